@@ -1,0 +1,1 @@
+"""Runnable attention backends behind one interface, and the probes that verify them."""

@@ -1,0 +1,1 @@
+"""Code facts, page facts, and the difference between them."""

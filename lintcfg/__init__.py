@@ -1,0 +1,1 @@
+"""Launches and findings: command line, launch parsing, resolver, rules, reporters."""
