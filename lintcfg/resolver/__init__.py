@@ -1,0 +1,1 @@
+"""Runs a release's stages over a launch and records who decided what."""

@@ -1,0 +1,24 @@
+"""Errors of the matrix room.
+
+MatrixError
+├── MatrixDataError    a data file is broken or contradicts the schema (place and way out in the text)
+└── ReleaseNotFound    no data for the release asked for
+"""
+
+from __future__ import annotations
+
+
+class MatrixError(Exception):
+    """Base of everything this room raises on purpose."""
+
+
+class MatrixDataError(MatrixError):
+    """A data file cannot be used; `str()` is one `place: problem` line per problem."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class ReleaseNotFound(MatrixError):
+    """The engine or release asked for has no data here."""

@@ -1,0 +1,3 @@
+"""Facts of the early stages: CUDA graph configuration, memory, platform defaults."""
+
+from __future__ import annotations

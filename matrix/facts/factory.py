@@ -1,0 +1,3 @@
+"""Facts about the construction of backends."""
+
+from __future__ import annotations

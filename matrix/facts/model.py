@@ -1,0 +1,3 @@
+"""Facts about model overrides."""
+
+from __future__ import annotations

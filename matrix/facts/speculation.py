@@ -1,0 +1,3 @@
+"""Facts about speculative decoding."""
+
+from __future__ import annotations

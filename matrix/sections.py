@@ -1,0 +1,8 @@
+"""Schemas of the data files that are carried into the compiled form as they are."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+#: Section name -> its pydantic model. A section without one is carried over unchecked.
+SCHEMAS: dict[str, type[BaseModel]] = {}
