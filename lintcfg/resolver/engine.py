@@ -57,11 +57,17 @@ class Event:
 class Outcome:
     """What became of a launch."""
 
+    program: Program
     startup: Startup
     stage: str
     state: NameState
     events: list[Event]
     trace: list[Step]
+    open_names: frozenset[str]
+
+    def reads_unknown(self, prefix: str) -> bool:
+        """Whether an unknown value below `prefix` left any condition open."""
+        return any(name.startswith(prefix) for name in self.open_names)
 
 
 @dataclass(slots=True, eq=False)
@@ -104,7 +110,7 @@ class _Run:
     """The moving parts of one resolution."""
 
     __slots__ = (
-        "because", "doubt", "events", "label", "maybe_refused", "maybe_unchecked", "refused", "stage", "state",
+        "because", "doubt", "events", "label", "maybe_refused", "maybe_unchecked", "open_names", "refused", "stage", "state",
         "stopped_at", "trace", "unchecked", "workers",
     )  # fmt: skip
 
@@ -117,6 +123,7 @@ class _Run:
         self.doubt = 0  # how many unknown conditions lie on the way here
         self.refused = False
         self.maybe_refused = False
+        self.open_names: set[str] = set()
         self.unchecked = False
         self.maybe_unchecked = False
         self.stopped_at = ""
@@ -239,7 +246,19 @@ class Program:
             startup = "unchecked"
         elif run.maybe_refused or run.maybe_unchecked:
             startup = "depends"
-        return Outcome(startup, run.stopped_at, run.state, run.events, run.trace)
+        return Outcome(
+            self, startup, run.stopped_at, run.state, run.events, run.trace,
+            frozenset(run.open_names),
+        )  # fmt: skip
+
+    def platform_definitions(self, platform: Mapping[str, Any]) -> dict[str, Any]:
+        """Named conditions below `platform.`, decided for one machine."""
+        state = NameState(platform)
+        return {
+            name: self.evaluator.reader(name)(state)
+            for name in self.evaluator.definitions
+            if name.startswith("platform.")
+        }
 
     def _run(self, rules: list[Rule], run: _Run) -> bool | None:
         """Run rules in order; True: an early return was reached, None: it may have been."""
@@ -301,7 +320,9 @@ class Program:
                     return self._apply(branch, run)
                 entry = dict(run.state)
             run.doubt += 1
-            run.because.append(self._unknown_names(branch, run))
+            names = self._unknown_names(branch, run) if truth is None else []
+            run.because.append(names)
+            run.open_names.update(names)
             left = self._apply(branch, run)
             run.because.pop()
             run.doubt -= 1

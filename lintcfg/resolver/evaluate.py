@@ -127,7 +127,7 @@ class Evaluator:
     """Builds closures; shared definitions and facts are built once per release."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._raw = definitions
+        self.definitions = self._raw = definitions
         self._definitions: dict[str, Expression] = {}
         self._readers: dict[str, Expression] = {}
 

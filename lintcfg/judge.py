@@ -1,0 +1,220 @@
+"""Judges one launch: parses it, reads the model, runs the resolver, states what it found.
+
+A `Judge` holds everything that launches share and is built once per release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..matrix.loader import Release
+from .findings import Finding
+from .flags import FlagTable, ParsedLaunch, load_flags, parse
+from .models import ModelProblem, ModelTraits, resolve_model
+from .platforms import Platforms
+from .resolver.engine import Outcome, Program, Startup
+from .resolver.values import Unknown
+from .statements import Statements
+
+#: Fields of a verdict under the names that SGLang's own resolution gives them; `prefill_effective`
+#: and `decode_effective` are the backends that serve each phase.
+RESOLVED_FIELDS = (
+    "attention_backend", "prefill_attention_backend", "decode_attention_backend", "page_size",
+    "kv_cache_dtype", "speculative_algorithm", "speculative_eagle_topk", "speculative_num_steps",
+    "speculative_num_draft_tokens", "speculative_attention_mode",
+    "speculative_draft_attention_backend", "dsa_prefill_backend", "dsa_decode_backend",
+    "linear_attn_backend", "linear_attn_decode_backend", "linear_attn_prefill_backend",
+    "linear_attn_verify_backend", "mm_attention_backend", "disable_radix_cache",
+    "cuda_graph_decode_backend", "cuda_graph_prefill_backend",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One engine start: what follows the launch command, and what is known about where it runs.
+
+    Attributes:
+        argv: arguments of SGLang, without the command itself.
+        environment: SGLang's variables as set for this launch.
+        gpu: name of the machine, or None where it is not known.
+        cuda: CUDA version where it differs from the machine's usual one.
+        model: stands for the value of `--model-path`; draft: for that of the draft path.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gpu: str | None = None
+    cuda: str | None = None
+    model: str | None = None
+    draft: str | None = None
+
+
+@dataclass(slots=True)
+class Judgement:
+    """The verdict on a launch and everything that led to it.
+
+    `platforms` gives the verdict for each machine class where no GPU was named.
+    """
+
+    launch: Launch
+    parsed: ParsedLaunch
+    startup: Startup
+    stage: str
+    findings: list[Finding]
+    outcome: Outcome
+    gpu: str | None
+    model: ModelTraits | None
+    platforms: dict[str, Judgement] = field(default_factory=dict)
+
+    def resolved(self) -> dict[str, Any]:
+        """Resolved values under SGLang's names; a value that is not known is a list of options."""
+        state = self.outcome.state
+        out = {}
+        for name in RESOLVED_FIELDS:
+            if name in state:
+                out[name] = _plain(state[name])
+        out["prefill_effective"] = _plain(self.read("fact.prefill_backend"))
+        out["decode_effective"] = _plain(self.read("fact.decode_backend"))
+        return out
+
+    def read(self, name: str) -> Any:
+        """The final value of any name that rules can read."""
+        return self.outcome.program.evaluator.reader(name)(self.outcome.state)
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is Unknown:
+        return {"unknown": list(value.candidates) if value.candidates is not None else None}
+    return value
+
+
+class Judge:
+    """Judges launches of one release."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.flags: FlagTable = load_flags(release)
+        self.program = Program(release)
+        self.platforms = Platforms(release["platforms"])
+        self.statements = Statements(release, self.flags)
+        self._platform_states: dict[tuple[str, str | None], dict[str, Any]] = {}
+
+    def platform_state(self, gpu: str, cuda: str | None) -> dict[str, Any]:
+        """`platform.*` values of a machine, with the named conditions that hang on it alone."""
+        key = (gpu, cuda)
+        found = self._platform_states.get(key)
+        if found is None:
+            found = self.platforms.values(gpu, cuda)
+            found.update(self.program.platform_definitions(found))
+            self._platform_states[key] = found
+        return found
+
+    def judge(self, launch: Launch, *, explain: bool = True) -> Judgement:
+        """Judge one launch; with `explain`, an unknown GPU is replaced by every class in turn.
+
+        Raises:
+            UsageError: the GPU or the CUDA version is not one.
+            InputError: a model's configuration is there but cannot be read.
+        """
+        argv = _with_models(list(launch.argv), launch, self.flags)
+        parsed = parse(argv, self.flags, launch.environment)
+        model, model_problem = self._model(parsed.values.get("model_path"), draft=False)
+        draft, draft_problem = self._draft(parsed, model)
+        gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
+        problems = [problem for problem in (model_problem, draft_problem) if problem]
+        if gpu is not None:
+            return self._judge_on(launch, parsed, gpu, model, draft, problems)
+        judgement = self._judge_on(launch, parsed, None, model, draft, problems)
+        if explain and judgement.outcome.reads_unknown("platform."):
+            judgement.platforms = {
+                name: self._judge_on(launch, parsed, name, model, draft, problems)
+                for name in self.platforms.representatives()
+            }
+            self._combine(judgement)
+        return judgement
+
+    def _judge_on(
+        self,
+        launch: Launch,
+        parsed: ParsedLaunch,
+        gpu: str | None,
+        model: ModelTraits | None,
+        draft: Mapping[str, Any] | None,
+        problems: list[ModelProblem],
+    ) -> Judgement:
+        platform = self.platform_state(gpu, launch.cuda) if gpu is not None else None
+        outcome = self.program.run(
+            parsed.values,
+            typed=parsed.typed,
+            platform=platform,
+            model=model.traits if model is not None else None,
+            draft=draft,
+            environment=launch.environment,
+        )
+        startup, stage = outcome.startup, outcome.stage
+        if any(problem.refuses for problem in parsed.problems):
+            startup, stage = "refuses", "parse"
+        findings = self.statements.findings(parsed, outcome, platform, problems)
+        return Judgement(launch, parsed, startup, stage, findings, outcome, gpu, model)
+
+    def _combine(self, judgement: Judgement) -> None:
+        """Replace what the GPU leaves open by what each machine class says."""
+        each = judgement.platforms
+        verdicts = {one.startup for one in each.values()}
+        if judgement.startup == "depends" and judgement.model is not None and len(verdicts) == 1:
+            judgement.startup = verdicts.pop()
+            judgement.stage = next(iter(each.values())).stage
+        judgement.findings = self.statements.merge(
+            judgement.findings, {name: one.findings for name, one in each.items()}
+        )
+
+    def _model(self, path: Any, *, draft: bool) -> tuple[ModelTraits | None, ModelProblem | None]:
+        if not isinstance(path, str) or not path:
+            return None, None
+        found = resolve_model(path, self.release, is_draft=draft)
+        if isinstance(found, ModelProblem):
+            return None, found
+        return found, None
+
+    def _draft(
+        self, parsed: ParsedLaunch, model: ModelTraits | None
+    ) -> tuple[Mapping[str, Any] | None, ModelProblem | None]:
+        """Traits of the draft model; the target doubles as its draft where no path is given."""
+        if parsed.values.get("speculative_algorithm") is None:
+            return {}, None
+        path = parsed.values.get("speculative_draft_model_path") or parsed.values.get("model_path")
+        traits, problem = self._model(path, draft=True)
+        return (traits.traits if traits is not None else None), problem
+
+
+def _with_models(argv: list[str], launch: Launch, flags: FlagTable) -> list[str]:
+    """Put the given model and draft in place of the paths in argv."""
+    if launch.model is None and launch.draft is None:
+        return argv
+    targets = {"model_path": launch.model, "speculative_draft_model_path": launch.draft}
+    seen: set[str] = set()
+    position = 0
+    while position < len(argv):
+        spelling, equals, _ = argv[position].partition("=")
+        flag = flags.by_name.get(spelling)
+        value = targets.get(flag.field) if flag is not None else None
+        if flag is not None and flag.field in targets:
+            seen.add(flag.field)
+        if flag is not None and value is not None:
+            if equals:
+                argv[position] = f"{spelling}={value}"
+            elif position + 1 < len(argv):
+                position += 1
+                argv[position] = value
+        position += 1
+    if "model_path" not in seen and launch.model is not None:
+        argv = [*argv, flags.by_field["model_path"].names[0], launch.model]
+    return argv
+
+
+def judge_all(judge: Judge, launches: Iterable[Launch]) -> Iterable[Judgement]:
+    """Judge launches one after another, without the enumeration of machines."""
+    for launch in launches:
+        yield judge.judge(launch, explain=False)

@@ -1,0 +1,242 @@
+"""Turns parse problems and the resolver's events into findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..matrix.conditions import names_in
+from ..matrix.loader import Release
+from .findings import SEVERITIES, Finding, Fix, Severity, Span
+from .flags import FlagTable, ParsedLaunch, ParseProblem
+from .models import ModelProblem
+from .resolver.engine import Event, Outcome, Rule, Step
+from .resolver.values import Unknown
+
+
+def describe_source(source: Mapping[str, Any] | None) -> str | None:
+    """A source as one line: `file symbol`, or a page."""
+    if not source:
+        return None
+    if source.get("url"):
+        return str(source["url"])
+    symbol = source.get("symbol")
+    return f"{source['file']} {symbol}" if symbol else str(source["file"])
+
+
+def shown(value: Any) -> str:
+    """A value as a user would type it."""
+    if type(value) is Unknown:
+        if value.candidates is None:
+            return "unknown"
+        return " or ".join(shown(candidate) for candidate in value.candidates)
+    if value is None:
+        return "unset"
+    if value is True:
+        return "on"
+    if value is False:
+        return "off"
+    return str(value)
+
+
+class Statements:
+    """Words and codes for what a release's rules decide."""
+
+    def __init__(self, release: Release, flags: FlagTable) -> None:
+        self.flags = flags
+        self.release = release.name
+        data = release["codes"]
+        self.codes: dict[str, Mapping[str, Any]] = data["codes"]
+        self.changes: dict[str, str] = data.get("changed_fields", {})
+        self.kinds: dict[str, str] = data.get("parse_problems", {})
+
+    def findings(
+        self,
+        parsed: ParsedLaunch,
+        outcome: Outcome,
+        platform: Mapping[str, Any] | None,
+        model_problems: Iterable[ModelProblem],
+    ) -> list[Finding]:
+        """All findings of one resolution, the gravest first, each once."""
+        found = [self._parse_problem(problem) for problem in parsed.problems]
+        found += [self._model_problem(problem) for problem in model_problems]
+        found += [self._event(event, parsed, outcome, platform) for event in outcome.events]
+        found += self._changes(parsed, outcome)
+        unique: dict[tuple[Any, ...], Finding] = {}
+        for finding in found:
+            unique.setdefault((finding.code, finding.message, finding.phase), finding)
+        return sorted(unique.values(), key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def finding(self, code: str, message: str, **more: Any) -> Finding:
+        """A finding with the name and severity of its code."""
+        entry = self.codes[code]
+        severity: Severity = more.pop("severity", None) or entry["severity"]
+        return Finding(code, entry["name"], severity, message, release=self.release, **more)
+
+    def _parse_problem(self, problem: ParseProblem) -> Finding:
+        fixes = ()
+        if problem.replacement and problem.field:
+            flag = self.flags.by_field.get(problem.field)
+            fixes = (Fix(problem.field, flag.names[0] if flag else problem.field,
+                         problem.replacement, safe=False),)  # fmt: skip
+        return self.finding(
+            self.kinds[problem.kind],
+            problem.message,
+            label="parse",
+            stage="parse",
+            flags=(problem.flag,) if problem.flag else (),
+            typed=True if problem.flag else None,
+            span=Span(argument=problem.index, file=problem.file, line=problem.line),
+            hint=problem.hint,
+            fixes=fixes,
+            source=problem.source,
+        )
+
+    def _model_problem(self, problem: ModelProblem) -> Finding:
+        return self.finding(
+            "ATT219", problem.message, label="resolve", stage="model-config", hint=problem.hint,
+            flags=("--model-path",),
+        )  # fmt: skip
+
+    def _event(
+        self,
+        event: Event,
+        parsed: ParsedLaunch,
+        outcome: Outcome,
+        platform: Mapping[str, Any] | None,
+    ) -> Finding:
+        rule = event.rule
+        if event.kind == "unchecked":
+            return self.finding(
+                "ATT902", event.text, stage=event.stage, label=event.label, rule=rule.id,
+                certain=event.certain, source=describe_source(rule.source),
+            )  # fmt: skip
+        message = getattr(rule, event.kind)
+        fields = message.get("about") or self._fields_of(rule)
+        typed = [name for name in fields if name in parsed.typed]
+        # What the user typed comes first: that is what can be pointed at.
+        fields = [*typed, *(name for name in fields if name not in parsed.typed)]
+        span = None
+        if typed:
+            span = self._span(parsed, typed[0])
+        severity = message.get("severity")
+        if severity is None and event.kind == "refuse":
+            severity = "error"
+        has = None
+        if platform is not None and self._reads_platform(rule):
+            has = f"{platform['platform.architecture']} ({platform['platform.name']})"
+        return self.finding(
+            message["code"],
+            event.text,
+            severity=severity,
+            stage=event.stage,
+            label=event.label,
+            phase=event.phase,
+            flags=tuple(self._flag(name) for name in fields if name in self.flags.by_field),
+            typed=bool(typed) if fields else None,
+            span=span,
+            certain=event.certain,
+            depends_on=event.depends_on,
+            needs=message.get("needs"),
+            has=has,
+            hint=message.get("hint"),
+            fixes=tuple(
+                Fix(name, self._flag(name), value) for name, value in (message.get("fix") or {}).items()
+            ),
+            source=describe_source(message.get("source") or rule.source),
+            rule=rule.id,
+        )
+
+    def _changes(self, parsed: ParsedLaunch, outcome: Outcome) -> list[Finding]:
+        """Values that the user typed and that SGLang replaces without being asked."""
+        last: dict[str, Step] = {}
+        for step in outcome.trace:
+            last[step.field] = step
+        found = []
+        for name in parsed.typed:
+            step = last.get(name)
+            given = parsed.values.get(name)
+            if step is None or name not in self.changes:
+                continue
+            after = outcome.state[name]
+            if type(after) is not Unknown and after == given:
+                continue
+            certain = type(after) is not Unknown
+            code = self.changes[name]
+            flag = self._flag(name)
+            found.append(
+                self.finding(
+                    code,
+                    f"{flag} {shown(given)} becomes {shown(after)}"
+                    if certain
+                    else f"{flag} {shown(given)} may become another value: {shown(after)}",
+                    stage=step.stage,
+                    flags=(flag,),
+                    typed=True,
+                    span=self._span(parsed, name),
+                    certain=certain,
+                    fixes=(Fix(name, flag, after, safe=True),) if certain else (),
+                    source=describe_source(step.rule.source),
+                    rule=step.rule.id,
+                )
+            )
+        return found
+
+    def _span(self, parsed: ParsedLaunch, name: str) -> Span:
+        place = parsed.typed[name]
+        return Span(argument=place.index, file=place.file, line=place.line)
+
+    def _flag(self, name: str) -> str:
+        flag = self.flags.by_field.get(name)
+        return flag.names[0] if flag is not None and flag.names else name
+
+    def _fields_of(self, rule: Rule) -> list[str]:
+        """Flags that a rule's own condition reads, facts taken apart."""
+        from ..matrix.facts import FACTS
+
+        fields: list[str] = []
+
+        def add(name: str) -> None:
+            if name.startswith("fact."):
+                for argument in FACTS[name[5:]].arguments:
+                    add(argument)
+                return
+            name = name.removeprefix("raw.").removeprefix("typed.")
+            if name in self.flags.by_field and name not in fields:
+                fields.append(name)
+
+        for name in names_in(rule.node or []):
+            add(name)
+        return fields
+
+    @staticmethod
+    def _reads_platform(rule: Rule) -> bool:
+        return any(name.startswith("platform.") for name in names_in(rule.node or []))
+
+    def merge(
+        self, base: list[Finding], each: Mapping[str, list[Finding]]
+    ) -> list[Finding]:
+        """Findings for an unknown GPU: those of every machine class, and where each holds."""
+        where: dict[tuple[Any, ...], list[str]] = {}
+        first: dict[tuple[Any, ...], Finding] = {}
+        for name, findings in each.items():
+            for finding in findings:
+                key = (finding.code, finding.rule, finding.message, finding.phase, finding.certain)
+                where.setdefault(key, []).append(name)
+                first.setdefault(key, finding)
+        merged = []
+        for key, names in where.items():
+            finding = first[key]
+            if len(names) < len(each):
+                finding = replace(
+                    finding, platforms=tuple(names), certain=False, has=None,
+                    depends_on=(*(d for d in finding.depends_on), "gpu"),
+                )  # fmt: skip
+            else:
+                finding = replace(finding, has=None)
+            merged.append(finding)
+        return sorted(
+            merged,
+            key=lambda finding: (not finding.certain, SEVERITIES.index(finding.severity)),
+        )

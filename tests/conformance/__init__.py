@@ -1,0 +1,1 @@
+"""Conformance: the validator and the real SGLang judge the same launches."""
