@@ -1,3 +1,49 @@
-"""Facts about the construction of backends."""
+"""Facts about the construction of backends: how heads are spread over ranks."""
 
 from __future__ import annotations
+
+from .registry import fact
+
+
+@fact("prefill_attention_backend", "decode_attention_backend", "attention_backend")
+def split_backends(prefill: str | None, decode: str | None, base: str | None) -> bool:
+    """Prefill and decode are served by two different backends."""
+    return (prefill or base) != (decode or base)
+
+
+@fact("tp_size", "attn_dp_size", "attn_cp_size")
+def attn_tp_size(tp: int, dp: int, cp: int) -> int:
+    """Ranks that attention heads are spread over: what data and context parallelism leave."""
+    return tp // dp // cp
+
+
+@fact("worker.num_attention_heads", "tp_size", "attn_dp_size", "attn_cp_size")
+def worker_heads_per_rank(heads: int, tp: int, dp: int, cp: int) -> int:
+    """Query heads that one attention rank computes."""
+    return heads // attn_tp_size(tp, dp, cp)
+
+
+@fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size", "attn_dp_size", "attn_cp_size")
+def worker_gqa_ratio(heads: int, kv_heads: int, tp: int, dp: int, cp: int) -> int:
+    """Query heads per KV head on one attention rank; KV heads are replicated, never split."""
+    ranks = attn_tp_size(tp, dp, cp)
+    return (heads // ranks) // max(1, kv_heads // ranks)
+
+
+@fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size")
+def worker_heads_per_tensor_rank(heads: int, kv_heads: int, tp: int) -> list[int]:
+    """Query and KV heads of one tensor-parallel rank, data parallelism left aside."""
+    return [heads // tp, max(1, kv_heads // tp)]
+
+
+@fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size")
+def worker_tensor_rank_gqa_ratio(heads: int, kv_heads: int, tp: int) -> int:
+    """Query heads per KV head of one tensor-parallel rank."""
+    query, key = worker_heads_per_tensor_rank(heads, kv_heads, tp)
+    return query // key
+
+
+@fact("page_size")
+def page_size_is_power_of_two(page_size: int) -> bool:
+    """The page size is a power of two."""
+    return page_size & (page_size - 1) == 0
