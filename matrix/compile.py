@@ -251,7 +251,9 @@ def _fact_names() -> set[str]:
 
 
 #: Data files that are carried over as they are, once validated: file name -> section name.
-PLAIN_SECTIONS = ("flags", "history", "architectures", "config_defaults", "models", "codes")
+PLAIN_SECTIONS = (
+    "flags", "history", "commands", "architectures", "config_defaults", "models", "codes",
+)  # fmt: skip
 
 
 def _plain_section(folder: Path, name: str) -> Json:

@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from .schema_flags import CommandsFile, FlagsFile, HistoryFile
+
 #: Section name -> its pydantic model. A section without one is carried over unchecked.
-SCHEMAS: dict[str, type[BaseModel]] = {}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "flags": FlagsFile,
+    "history": HistoryFile,
+    "commands": CommandsFile,
+}

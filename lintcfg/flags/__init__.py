@@ -1,0 +1,27 @@
+"""The command line of a release: its flags, and a parser that reads them as argparse does.
+
+table = load_flags(release)
+launch = parse(["--model-path", "m", "--tp", "2"], {}, table)
+launch.values["tp_size"], launch.typed["tp_size"].spelling, launch.refusal
+"""
+
+from __future__ import annotations
+
+from .command import Command, strip_command
+from .parser import ParsedLaunch, Typed, parse
+from .problems import ConfigSpot, ParseProblem
+from .table import Flag, FlagTable, History, load_flags
+
+__all__ = [
+    "Command",
+    "ConfigSpot",
+    "Flag",
+    "FlagTable",
+    "History",
+    "ParseProblem",
+    "ParsedLaunch",
+    "Typed",
+    "load_flags",
+    "parse",
+    "strip_command",
+]
