@@ -1,0 +1,106 @@
+"""Entry point: judges the launch on its own command line, or hands over to a command.
+
+Everything imported at the top of this module is paid for by every start; commands are imported
+when they run. Exceptions become exit codes here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from .errors import EXIT_INTERNAL, EXIT_USAGE, LintError
+
+EXIT_INTERRUPTED = 130
+
+
+def _judge(arguments: Sequence[str]) -> int:
+    from .commands.judge_launch import run
+
+    return run(arguments)
+
+
+def _resolve(arguments: Sequence[str]) -> int:
+    from .commands.resolve import run
+
+    return run(arguments)
+
+
+def _suggest(arguments: Sequence[str]) -> int:
+    from .commands.suggest import run
+
+    return run(arguments)
+
+
+def _app(arguments: Sequence[str]) -> int:
+    from .app import run
+
+    return run(arguments)
+
+
+#: Commands that take a launch; their own options stand among SGLang's.
+LAUNCH_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "resolve": _resolve,
+    "suggest": _suggest,
+}
+
+#: Commands of the typer application.
+APP_COMMANDS = frozenset({"matrix", "rule", "docs", "facts"})
+
+
+def dispatch(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments ask for and return its exit code."""
+    if not arguments or arguments[0] in {"--help", "-h", "help"}:
+        from .commands.help import run
+
+        return run()
+    first = arguments[0]
+    if first in {"--version", "-V"}:
+        from .commands.version import run as version
+
+        return version()
+    if first in LAUNCH_COMMANDS:
+        return LAUNCH_COMMANDS[first](arguments[1:])
+    if first in APP_COMMANDS:
+        return _app(arguments)
+    return _judge(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run attn-lint and leave the process with the exit code."""
+    from .terminal import make_streams_safe
+
+    make_streams_safe()
+    sys.exit(guarded(dispatch, list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """Run a command and turn whatever it raises into an exit code and a message."""
+    from ..matrix.errors import MatrixError
+
+    code = 0
+    try:
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
+    except (LintError, MatrixError) as error:
+        print(f"attn-lint: error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BrokenPipeError:
+        # The reader went away (`| head -1`): nothing more to say, and nothing to complain about.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except (Exception, RecursionError) as error:
+        print(
+            f"attn-lint: internal error: {type(error).__name__}: {error}\n"
+            "This is a bug; set ATTN_LINT_TRACEBACK=1 to see where, and please report it.",
+            file=sys.stderr,
+        )
+        if os.environ.get("ATTN_LINT_TRACEBACK"):
+            import traceback
+
+            traceback.print_exc()
+        return EXIT_INTERNAL

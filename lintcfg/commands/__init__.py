@@ -1,0 +1,1 @@
+"""One module per command; each has a `run` that returns the exit code."""

@@ -1,0 +1,119 @@
+"""`attn-lint resolve --batch FILE`: judges JSON lines, one line out for each line in."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from .. import options as o
+from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, LintError
+from ..flags import strip_command
+from ..judge import Judge, Launch
+from .common import Request
+
+#: What a line may hold. `env` is an object of SGLang's variables.
+KEYS = frozenset({"id", "argv", "gpu", "cuda", "model", "draft", "env"})
+MAX_LINE = 64 * 1024 * 1024
+
+
+def run(request: Request) -> int:
+    """Judge every line of the batch, in order, streaming."""
+    name = request.given.get(o.BATCH) or "-"
+    judge = request.judge()
+    failed = False
+    if name == "-":
+        failed = _stream(sys.stdin.buffer, judge, request)
+    else:
+        try:
+            file = open(name, "rb")  # noqa: SIM115, PTH123 - the error must name the file
+        except OSError as error:
+            raise InputError(f"{name}: {error.strerror or error}") from None
+        with file:
+            failed = _stream(file, judge, request)
+    return EXIT_FINDINGS if failed and not request.given.has(o.EXIT_ZERO) else EXIT_CLEAN
+
+
+def _stream(file: BinaryIO, judge: Judge, request: Request) -> bool:
+    write = sys.stdout.write
+    failed = False
+    interactive = file is sys.stdin.buffer
+    for number, line in _lines(file):
+        if not line.strip():
+            continue
+        answer = answer_line(line, number, judge, request)
+        failed = failed or "error" in answer or answer["startup"] == "refuses"
+        write(json.dumps(answer, default=str) + "\n")
+        if interactive:
+            sys.stdout.flush()  # whoever feeds a pipe line by line waits for the answer
+    return failed
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if not line.endswith(b"\n") and len(line) == MAX_LINE:
+            while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                pass  # the rest of a line that is too long to be a launch
+            line = b'"too long"'
+        yield number, line
+
+
+def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dict[str, Any]:
+    """The answer to one line; a bad line gives an error object, never an exception."""
+    ident: Any = None
+    try:
+        try:
+            case = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"line {number}: not JSON: {error}") from None
+        if not isinstance(case, dict):
+            raise InputError(f"line {number}: not an object")
+        ident = case.get("id")
+        launch = _launch(case, number, request)
+        judgement = judge.judge(launch, explain=False)
+    except LintError as error:
+        return {"id": ident, "error": {"line": number, "message": str(error)}}
+    except (Exception, RecursionError) as error:
+        return {
+            "id": ident,
+            "error": {"line": number, "message": f"internal error: {type(error).__name__}: {error}"},
+        }
+    findings = request.filtered(judgement.findings)
+    return {
+        "id": ident,
+        "startup": judgement.startup,
+        "stage": judgement.stage,
+        "findings": [finding.to_json() for finding in findings],
+        "resolved": judgement.resolved(),
+    }
+
+
+def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
+    unknown = sorted(set(case) - KEYS)
+    if unknown:
+        raise InputError(f"line {number}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
+    argv = case.get("argv")
+    if not isinstance(argv, list) or not all(isinstance(item, str) for item in argv):
+        raise InputError(f"line {number}: argv is a list of strings")
+    for key in ("gpu", "cuda", "model", "draft"):
+        if case.get(key) is not None and not isinstance(case[key], str):
+            raise InputError(f"line {number}: {key} is a string")
+    environment = case.get("env") or {}
+    if not isinstance(environment, dict):
+        raise InputError(f"line {number}: env is an object")
+    command = strip_command(argv)
+    if command.other_program:
+        raise InputError(f"line {number}: no SGLang server launch: {command.other_program}")
+    return Launch(
+        command.argv,
+        environment={
+            **command.environment, **{key: str(value) for key, value in environment.items()},
+        },
+        gpu=case.get("gpu") or request.option(o.GPU),
+        cuda=case.get("cuda") or request.option(o.CUDA),
+        model=case.get("model"),
+        draft=case.get("draft"),
+    )  # fmt: skip

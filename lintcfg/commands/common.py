@@ -1,0 +1,140 @@
+"""What the commands that judge a launch share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...matrix import loader
+from .. import options as o
+from ..config import Config, find_config, load_config
+from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
+from ..findings import SEVERITIES, Finding
+from ..flags import strip_command
+from ..judge import Judge, Judgement, Launch
+from ..terminal import Style, wants_color
+
+
+@dataclass(slots=True)
+class Request:
+    """A command line taken apart: own options, configuration, and the launch."""
+
+    given: o.Given
+    config: Config
+    environment: dict[str, str]
+    argv: list[str]
+
+    def option(self, option: o.Option, default: str | None = None) -> str | None:
+        """An option's value: the command line's, else the configuration's."""
+        value = self.given.get(option)
+        if value is None:
+            value = getattr(self.config, option.name[2:].replace("-", "_"), None)
+        return default if value is None else value
+
+    @property
+    def style(self) -> Style:
+        return Style(wants_color(self.given.get(o.COLOR), sys.stdout))
+
+    def judge(self) -> Judge:
+        """The judge of the release asked for."""
+        folder = self.given.get(o.MATRIX)
+        release = self.option(o.SGLANG, loader.DEFAULT_RELEASE) or loader.DEFAULT_RELEASE
+        return Judge(
+            loader.load(release=release.removeprefix("v"), folder=Path(folder) if folder else None)
+        )
+
+    def launch(self, gpu: str | None) -> Launch:
+        """The launch, for a machine."""
+        return Launch(
+            self.argv, environment=self.environment, gpu=gpu, cuda=self.option(o.CUDA)
+        )
+
+    def filtered(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Findings that selection leaves, with configured severities."""
+        select = [*self.given.all(o.SELECT)] or list(self.config.select)
+        ignore = [*self.given.all(o.IGNORE), *self.config.ignore]
+        kept = []
+        for finding in findings:
+            if select and not _matches(finding, select):
+                continue
+            if _matches(finding, ignore):
+                continue
+            level = self.config.severity.get(finding.code)
+            kept.append(replace(finding, severity=level) if level else finding)  # type: ignore[arg-type]
+        return kept
+
+    def exit_code(self, findings: Iterable[Finding]) -> int:
+        """1 where a certain finding reaches the threshold, else 0."""
+        if self.given.has(o.EXIT_ZERO):
+            return EXIT_CLEAN
+        threshold = SEVERITIES.index(self.option(o.FAIL_ON, "warning"))  # type: ignore[arg-type]
+        reached = any(
+            SEVERITIES.index(finding.severity) <= threshold and finding.certain
+            for finding in findings
+        )
+        return EXIT_FINDINGS if reached else EXIT_CLEAN
+
+
+def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
+    return any(
+        finding.code.startswith(pattern.upper()) or finding.name == pattern
+        for pattern in patterns
+    )
+
+
+def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
+    """Take a command line apart.
+
+    Raises:
+        UsageError: an own option is wrong, or the command pasted is not an SGLang launch.
+    """
+    given = o.take_own_options(arguments, own)
+    explicit = given.get(o.LINT_CONFIG)
+    config = load_config(Path(explicit) if explicit else find_config(Path.cwd()))
+    command = strip_command(given.launch)
+    if command.other_program:
+        raise UsageError(
+            f"this is no SGLang server launch: {command.other_program}; "
+            "attn-lint judges `python3 -m sglang.launch_server …` and `sglang serve …`"
+        )
+    environment = {
+        name: value for name, value in os.environ.items() if name.startswith(("SGLANG_", "SGL_"))
+    }
+    environment.update(command.environment)
+    return Request(given, config, environment, command.argv)
+
+
+def assumptions(judgement: Judgement, request: Request) -> list[str]:
+    """What the verdict rests on that the user did not say."""
+    lines = []
+    if judgement.gpu is None:
+        lines.append("GPU not given (--gpu): judged for every class of machine")
+    if judgement.model is None:
+        path = judgement.parsed.values.get("model_path")
+        if path:
+            lines.append(f"model {path!r} is not known here: its traits are left open")
+        else:
+            lines.append("model not given (--model-path): its traits are left open")
+    elif judgement.model.origin != "config.json":
+        lines.append(f"model traits from {judgement.model.origin}")
+    return lines
+
+
+def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding]) -> dict[str, Any]:
+    """A judgement as plain JSON."""
+    out: dict[str, Any] = {
+        "startup": judgement.startup,
+        "stage": judgement.stage,
+        "release": judgement.outcome.program.release.name,
+        "gpu": judgement.gpu,
+        "findings": [finding.to_json() for finding in findings],
+        "resolved": judgement.resolved(),
+        "assumptions": assumptions(judgement, request),
+    }
+    if judgement.platforms:
+        out["platforms"] = {name: one.startup for name, one in judgement.platforms.items()}
+    return out

@@ -1,0 +1,31 @@
+"""`attn-lint FLAGS…`: the verdict on one launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from .. import options as o
+from ..reporters.text import report
+from .common import read_request, to_json
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Judge the launch on the command line."""
+    request = read_request(arguments, (*o.LAUNCH_OPTIONS, o.BATCH))
+    if request.given.get(o.BATCH):
+        from .batch import run as batch
+
+        return batch(request)
+    gpu = request.option(o.GPU)
+    if gpu == "all":
+        from .resolve import by_platform
+
+        return by_platform(request)
+    judgement = request.judge().judge(request.launch(gpu))
+    findings = request.filtered(judgement.findings)
+    if request.option(o.FORMAT, "text") == "json":
+        print(json.dumps(to_json(judgement, request, findings), default=str))
+    else:
+        report(judgement, findings, request)
+    return request.exit_code(findings)

@@ -1,0 +1,145 @@
+"""`attn-lint resolve`: what SGLang makes of a launch, who decided it and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from .. import options as o
+from ..judge import RESOLVED_FIELDS, Judgement
+from ..reporters.text import VERDICTS, report
+from ..resolver.engine import Step
+from ..statements import describe_source, shown
+from .common import Request, read_request, to_json
+
+#: Fields shown even where nothing ever set them.
+ALWAYS = ("attention_backend", "page_size", "kv_cache_dtype", "disable_radix_cache")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Resolve the launch on the command line."""
+    request = read_request(arguments, (*o.LAUNCH_OPTIONS, o.BATCH))
+    if request.given.get(o.BATCH):
+        from .batch import run as batch
+
+        return batch(request)
+    gpu = request.option(o.GPU)
+    if gpu == "all":
+        return by_platform(request)
+    judgement = request.judge().judge(request.launch(gpu))
+    findings = request.filtered(judgement.findings)
+    if request.option(o.FORMAT, "text") == "json":
+        print(
+            json.dumps(
+                {**to_json(judgement, request, findings), "trace": trace_json(judgement)},
+                default=str,
+            )
+        )
+        return request.exit_code(findings)
+    print_values(judgement, request)
+    print()
+    report(judgement, findings, request)
+    return request.exit_code(findings)
+
+
+def print_values(judgement: Judgement, request: Request) -> None:
+    """Print each resolved value with what decided it."""
+    style = request.style
+    steps: dict[str, list[Step]] = {}
+    for step in judgement.outcome.trace:
+        steps.setdefault(step.field, []).append(step)
+    rows: list[tuple[str, str, str]] = []
+    for name in ("prefill", "decode"):
+        rows.append((f"{name} backend", shown(judgement.read(f"fact.{name}_backend")), ""))
+    for name in RESOLVED_FIELDS:
+        value = judgement.outcome.state.get(name)
+        if value is None and name not in steps and name not in judgement.parsed.typed:
+            continue
+        if value is False and name not in ALWAYS and name not in steps:
+            continue
+        rows.append((name, shown(value), _origin(name, steps.get(name, []), judgement)))
+    width = max(len(name) for name, _, _ in rows)
+    value_width = min(32, max(len(value) for _, value, _ in rows))
+    for name, value, origin in rows:
+        print(f"{name:{width}}  {style('bold', f'{value:{value_width}}')}  {style('dim', origin)}".rstrip())
+    if request.given.has(o.VERBOSE):
+        print()
+        print("trace:")
+        for step in judgement.outcome.trace:
+            mark = "" if step.certain else "  (perhaps)"
+            print(f"  {step.stage}: {step.field} {shown(step.before)} -> {shown(step.after)}"
+                  f"  {step.rule.id or ''} [{describe_source(step.rule.source)}]{mark}")  # fmt: skip
+
+
+def _origin(name: str, steps: list[Step], judgement: Judgement) -> str:
+    if not steps:
+        return "typed" if name in judgement.parsed.typed else "default"
+    last = steps[-1]
+    origin = f"{last.rule.id or last.stage} [{describe_source(last.rule.source)}]"
+    if name in judgement.parsed.typed:
+        origin = f"typed {shown(judgement.parsed.values.get(name))}, then {origin}"
+    return origin
+
+
+def trace_json(judgement: Judgement) -> list[dict[str, Any]]:
+    """The trace as plain JSON, in the order of the writes."""
+    return [
+        {
+            "stage": step.stage,
+            "rule": step.rule.id,
+            "field": step.field,
+            "before": shown(step.before) if not _is_plain(step.before) else step.before,
+            "after": shown(step.after) if not _is_plain(step.after) else step.after,
+            "certain": step.certain,
+            "source": describe_source(step.rule.source),
+        }
+        for step in judgement.outcome.trace
+    ]
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool, list, dict))
+
+
+def by_platform(request: Request) -> int:
+    """One line for every machine that the release's data knows."""
+    judge = request.judge()
+    cuda = request.option(o.CUDA)
+    rows = []
+    code = 0
+    for row in judge.platforms.rows:
+        name = row["name"]
+        if cuda is not None and row["kind"] != "cuda":
+            continue
+        judgement = judge.judge(request.launch(name))
+        findings = request.filtered(judgement.findings)
+        code = max(code, request.exit_code(findings))
+        rows.append((row, judgement, findings))
+    if request.option(o.FORMAT, "text") == "json":
+        print(
+            json.dumps(
+                {row["name"]: to_json(one, request, findings) for row, one, findings in rows},
+                default=str,
+            )
+        )
+        return code
+    style = request.style
+    width = max(len(row["name"]) for row, _, _ in rows)
+    for row, judgement, findings in rows:
+        kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
+        verdict = style(kind, f"{VERDICTS[judgement.startup]:16}")
+        print(f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {_gist(judgement, findings)}")
+    return code
+
+
+def _gist(judgement: Judgement, findings: Sequence[Any]) -> str:
+    if judgement.startup == "refuses":
+        first = next((f for f in findings if f.severity == "error" and f.certain), None)
+        return f"{first.code} {first.message}" if first else ""
+    if judgement.startup == "unchecked":
+        return next((f.message for f in findings if f.code == "ATT902"), "")
+    prefill, decode = (judgement.read(f"fact.{phase}_backend") for phase in ("prefill", "decode"))
+    backend = shown(prefill) if prefill == decode else f"{shown(prefill)} / {shown(decode)}"
+    page = shown(judgement.outcome.state.get("page_size"))
+    return f"{backend}, page {page}, KV {shown(judgement.outcome.state.get('kv_cache_dtype'))}"

@@ -1,0 +1,115 @@
+"""attn-lint's own configuration: `attn-lint.toml`, or `[tool.attn-lint]` of pyproject.toml.
+
+The nearest file upward from the working folder wins; the command line wins over the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigError
+
+FILE_NAME = "attn-lint.toml"
+_TABLE_MARK = b"[tool.attn-lint"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of one configuration file; what is absent is None or empty.
+
+    Attributes:
+        gpu, cuda, sglang, fail_on, output_format: defaults of the options of that name.
+        select, ignore: codes or prefixes of codes.
+        severity: code -> severity to report it with.
+        path: the file, for messages.
+    """
+
+    gpu: str | None = None
+    cuda: str | None = None
+    sglang: str | None = None
+    fail_on: str | None = None
+    output_format: str | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    severity: dict[str, str] = field(default_factory=dict)
+    path: Path | None = None
+
+
+_STRINGS = {
+    "gpu": "gpu", "cuda": "cuda", "sglang": "sglang", "fail-on": "fail_on",
+    "output-format": "output_format",
+}  # fmt: skip
+_LISTS = {"select": "select", "ignore": "ignore"}
+_CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": ("text", "concise", "json")}
+KEYS = (*_STRINGS, *_LISTS, "severity")
+
+
+def find_config(start: Path) -> Path | None:
+    """Return the nearest configuration file upward from a folder."""
+    for folder in (start, *start.parents):
+        own = folder / FILE_NAME
+        if own.is_file():
+            return own
+        shared = folder / "pyproject.toml"
+        try:
+            if _TABLE_MARK in shared.read_bytes():
+                return shared
+        except OSError:
+            continue
+    return None
+
+
+def load_config(path: Path | None) -> Config:
+    """Read a configuration file; None gives the defaults.
+
+    Raises:
+        ConfigError: unreadable, not TOML, an unknown key (with a suggestion) or a wrong type.
+    """
+    if path is None:
+        return Config()
+    import tomllib
+
+    try:
+        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 (byte {error.start})") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    if path.name == "pyproject.toml":
+        tool = data.get("tool", {})
+        data = tool.get("attn-lint", {}) if isinstance(tool, dict) else {}
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path}: [tool.attn-lint] is not a table")
+    return _from_table(data, path)
+
+
+def _from_table(data: dict[str, Any], path: Path) -> Config:
+    values: dict[str, Any] = {"path": path}
+    for key, value in data.items():
+        if key in _STRINGS:
+            if not isinstance(value, str):
+                raise ConfigError(f"{path}: {key} takes a string, not {value!r}")
+            allowed = _CHOICES.get(key)
+            if allowed and value not in allowed:
+                raise ConfigError(f"{path}: {key} takes {', '.join(allowed)}, not {value!r}")
+            values[_STRINGS[key]] = value
+        elif key in _LISTS:
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise ConfigError(f"{path}: {key} takes a list of codes, not {value!r}")
+            values[_LISTS[key]] = tuple(value)
+        elif key == "severity":
+            levels = _CHOICES["fail-on"]
+            if not isinstance(value, dict) or not all(v in levels for v in value.values()):
+                raise ConfigError(f"{path}: severity maps codes to {', '.join(levels)}")
+            values["severity"] = dict(value)
+        else:
+            import difflib
+
+            close = difflib.get_close_matches(key, KEYS, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(KEYS)}"
+            raise ConfigError(f"{path}: unknown key {key!r}{hint}")
+    return Config(**values)

@@ -1,0 +1,126 @@
+"""Findings of one launch as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import options as o
+from ..findings import SEVERITIES, Finding
+from ..judge import Judgement
+
+if TYPE_CHECKING:
+    from ..commands.common import Request
+
+VERDICTS = {
+    "starts": "starts",
+    "refuses": "refuses to start",
+    "depends": "depends",
+    "unchecked": "not judged",
+}
+STAGES = {
+    "parse": "while its command line is parsed",
+    "resolve": "while its arguments are resolved",
+    "check": "when its arguments are checked",
+    "factory": "when its backends are built, after the weights have loaded",
+}
+
+
+def report(judgement: Judgement, findings: Sequence[Finding], request: Request) -> None:
+    """Print the findings and the verdict."""
+    from ..commands.common import assumptions
+
+    style = request.style
+    if request.option(o.FORMAT) == "concise":
+        for finding in findings:
+            print(concise(finding))
+        return
+    verbose = request.given.has(o.VERBOSE)
+    for finding in findings:
+        print_finding(finding, judgement, request, verbose)
+    release = judgement.outcome.program.release.name
+    verdict = VERDICTS[judgement.startup]
+    kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
+    line = style(kind, f"SGLang {release} {verdict}")
+    if judgement.startup == "refuses":
+        line += f" {STAGES.get(judgement.stage, judgement.stage)}"
+    counts = [
+        f"{count} {severity}{'s' if count != 1 and severity != 'info' else ''}"
+        for severity in SEVERITIES
+        if (count := sum(finding.severity == severity for finding in findings))
+    ]
+    print(f"{line}: {', '.join(counts) or 'nothing to report'}")
+    if judgement.platforms and judgement.startup == "depends":
+        for verdict, names in by_verdict(judgement).items():
+            print(f"  {VERDICTS[verdict]} on {', '.join(names)}")
+    for text in assumptions(judgement, request):
+        print(style("dim", f"  {text}"))
+
+
+def by_verdict(judgement: Judgement) -> dict[str, list[str]]:
+    """Architectures by verdict, where no GPU was given."""
+    program = judgement.outcome.program
+    out: dict[str, list[str]] = {}
+    titles = {row["name"]: row["architecture"] for row in program.release["platforms"]}
+    for name, one in judgement.platforms.items():
+        label = titles[name] if titles[name].startswith(("sm", "gfx")) else name
+        out.setdefault(one.startup, []).append(label)
+    return out
+
+
+def concise(finding: Finding) -> str:
+    """One line for one finding."""
+    where = finding.flags[0] if finding.flags else "launch"
+    return f"{where}: {finding.severity} {finding.code} {finding.message}"
+
+
+def print_finding(
+    finding: Finding, judgement: Judgement, request: Request, verbose: bool
+) -> None:
+    """Print one finding with its place, its reason and its cure."""
+    style = request.style
+    head = style(finding.severity, f"{finding.severity}[{finding.code}]")
+    print(f"{head} {style('bold', finding.message)}")
+    place = argument_text(finding, judgement)
+    if place:
+        print(f"  at {place}")
+    details = []
+    if finding.phase:
+        details.append(f"phase {finding.phase}")
+    if finding.typed is False and finding.flags:
+        details.append("a value that SGLang picked")
+    if finding.needs:
+        details.append(f"needs {finding.needs}")
+    if finding.has:
+        details.append(f"this is {finding.has}")
+    if details:
+        print(f"  {'; '.join(details)}")
+    if finding.platforms:
+        print(f"  on {', '.join(finding.platforms)}")
+    elif not finding.certain and finding.depends_on:
+        print(f"  depends on {', '.join(finding.depends_on)}")
+    if finding.hint:
+        print(f"  {finding.hint}")
+    for fix in finding.fixes:
+        print(f"  fix: {fix}")
+    if finding.source:
+        print(style("dim", f"  {finding.source}"))
+
+
+def argument_text(finding: Finding, judgement: Judgement) -> str | None:
+    """The argument that a finding points at, as typed."""
+    span = finding.span
+    if span is None:
+        return None
+    if span.file is not None:
+        return f"{span.file}:{span.line}" if span.line else span.file
+    argv = judgement.parsed.argv
+    if span.argument is None or span.argument >= len(argv):
+        return None
+    text = argv[span.argument]
+    following = span.argument + 1
+    if text.startswith("--") and "=" not in text and following < len(argv):
+        value = argv[following]
+        if not value.startswith("--"):
+            text += f" {value}"
+    return text if len(text) <= 120 else text[:117] + "…"

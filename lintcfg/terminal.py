@@ -1,0 +1,45 @@
+"""What the terminal can show: colour, and text that the output's encoding can carry."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+_CODES = {
+    "error": "31;1", "warning": "33;1", "info": "36", "bold": "1", "dim": "2", "good": "32;1",
+}  # fmt: skip
+
+
+class Style:
+    """Wraps text in ANSI colour where colour is wanted."""
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+
+    def __call__(self, kind: str, text: str) -> str:
+        return f"\x1b[{_CODES[kind]}m{text}\x1b[0m" if self.enabled else text
+
+
+def wants_color(when: str | None, stream: TextIO) -> bool:
+    """Decide on colour: the option, then NO_COLOR, FORCE_COLOR, TERM and the terminal itself."""
+    if when in {"always", "never"}:
+        return when == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    if os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:
+        return False
+
+
+def make_streams_safe() -> None:
+    """Let no character that the locale lacks, and no lone surrogate, end in an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
