@@ -100,7 +100,6 @@ class _Names:
 
     def __init__(self, flags: Iterable[str], traits: Iterable[str] | None) -> None:
         self.flags = set(flags)
-        self.checked = bool(self.flags)
         self.traits = set(traits) if traits is not None else None
         self.platform: set[str] = set()
         self.env: set[str] = set()
@@ -108,13 +107,11 @@ class _Names:
         self.definitions: set[str] = set()
 
     def problem(self, name: str) -> str | None:
+        if name in self.definitions:
+            return None
         prefix, _, rest = name.partition(".")
         if not rest:
             known = self.flags
-            if not self.checked:
-                return None
-        elif name in self.definitions:
-            return None
         elif prefix in {"raw", "typed"}:
             known, name = self.flags, rest
         elif prefix in {"model", "draft", "worker"}:
@@ -175,7 +172,7 @@ class _RuleCompiler:
 
     def message(self, message: Message, place: str) -> Json:
         for field in (*(message.about or ()), *(message.fix or ())):
-            if self.names.checked and field not in self.names.flags:
+            if field not in self.names.flags:
                 self.problems.append(f"{place}: no flag field named {field!r}")
         return message.model_dump(exclude_none=True)
 
@@ -204,7 +201,7 @@ class _RuleCompiler:
                 out[key] = self.message(message, place)
         if rule.set is not None:
             for field in rule.set:
-                if self.names.checked and field not in self.names.flags:
+                if field not in self.names.flags:
                     self.problems.append(f"{place}: set: no field named {field!r}")
             out["set"] = [
                 [field, self.expression(value, place)] for field, value in rule.set.items()
