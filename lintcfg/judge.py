@@ -11,7 +11,7 @@ from typing import Any
 
 from ..matrix.loader import Release
 from .findings import Finding
-from .flags import FlagTable, ParsedLaunch, load_flags, parse
+from .flags import FlagTable, ParsedLaunch, ParseProblem, load_flags, parse
 from .models import ModelProblem, ModelTraits, resolve_model
 from .platforms import Platforms
 from .resolver.engine import Outcome, Program, Startup
@@ -41,6 +41,9 @@ class Launch:
         gpu: name of the machine, or None where it is not known.
         cuda: CUDA version where it differs from the machine's usual one.
         model: stands for the value of `--model-path`; draft: for that of the draft path.
+        before: what the command word itself got wrong.
+        unknown: positions in argv of words that only a shell could fill in.
+        partial: argv is only part of a command line, so no flag is missed in it.
     """
 
     argv: Sequence[str]
@@ -49,6 +52,9 @@ class Launch:
     cuda: str | None = None
     model: str | None = None
     draft: str | None = None
+    before: tuple[ParseProblem, ...] = ()
+    unknown: frozenset[int] = frozenset()
+    partial: bool = False
 
 
 @dataclass(slots=True)
@@ -119,7 +125,14 @@ class Judge:
             InputError: a model's configuration is there but cannot be read.
         """
         argv = _with_models(list(launch.argv), launch, self.flags)
-        parsed = parse(argv, self.flags, launch.environment)
+        parsed = parse(
+            argv,
+            self.flags,
+            launch.environment,
+            before=launch.before,
+            unknown=launch.unknown,
+            partial=launch.partial,
+        )
         model, model_problem = self._model(parsed.values.get("model_path"), draft=False)
         draft, draft_problem = self._draft(parsed, model)
         gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
@@ -154,8 +167,10 @@ class Judge:
             environment=launch.environment,
         )
         startup, stage = outcome.startup, outcome.stage
-        if any(problem.refuses for problem in parsed.problems):
+        if parsed.refusal is not None:
             startup, stage = "refuses", "parse"
+        elif startup == "starts" and any(problem.refuses is None for problem in parsed.problems):
+            startup = "depends"
         findings = self.statements.findings(parsed, outcome, platform, problems)
         return Judgement(launch, parsed, startup, stage, findings, outcome, gpu, model)
 

@@ -75,19 +75,25 @@ class Statements:
         return Finding(code, entry["name"], severity, message, release=self.release, **more)
 
     def _parse_problem(self, problem: ParseProblem) -> Finding:
-        fixes = ()
-        if problem.replacement and problem.field:
-            flag = self.flags.by_field.get(problem.field)
-            fixes = (Fix(problem.field, flag.names[0] if flag else problem.field,
-                         problem.replacement, safe=False),)  # fmt: skip
+        fixes: tuple[Fix, ...] = ()
+        if problem.field and problem.replacement:
+            safe = problem.kind == "deprecated"
+            fixes = (Fix(problem.field, problem.flag or "", problem.replacement, safe=safe),)
+        config = problem.config
         return self.finding(
             self.kinds[problem.kind],
             problem.message,
+            severity="error" if problem.refuses else None,
             label="parse",
             stage="parse",
             flags=(problem.flag,) if problem.flag else (),
             typed=True if problem.flag else None,
-            span=Span(argument=problem.index, file=problem.file, line=problem.line),
+            span=Span(
+                argument=problem.index,
+                file=config.path if config else None,
+                line=config.line if config else None,
+            ),
+            certain=problem.refuses is not None,
             hint=problem.hint,
             fixes=fixes,
             source=problem.source,
@@ -188,8 +194,7 @@ class Statements:
         return Span(argument=place.index, file=place.file, line=place.line)
 
     def _flag(self, name: str) -> str:
-        flag = self.flags.by_field.get(name)
-        return flag.names[0] if flag is not None and flag.names else name
+        return self.flags.spelling(name)
 
     def _fields_of(self, rule: Rule) -> list[str]:
         """Flags that a rule's own condition reads, facts taken apart."""

@@ -116,4 +116,6 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
         cuda=case.get("cuda") or request.option(o.CUDA),
         model=case.get("model"),
         draft=case.get("draft"),
+        before=command.problems,
+        unknown=command.unknown,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from .. import options as o
 from ..config import Config, find_config, load_config
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from ..findings import SEVERITIES, Finding
-from ..flags import strip_command
+from ..flags import Command, strip_command
 from ..judge import Judge, Judgement, Launch
 from ..terminal import Style, wants_color
 
@@ -26,7 +26,7 @@ class Request:
     given: o.Given
     config: Config
     environment: dict[str, str]
-    argv: list[str]
+    command: Command
 
     def option(self, option: o.Option, default: str | None = None) -> str | None:
         """An option's value: the command line's, else the configuration's."""
@@ -50,7 +50,13 @@ class Request:
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
         return Launch(
-            self.argv, environment=self.environment, gpu=gpu, cuda=self.option(o.CUDA)
+            self.command.argv,
+            environment=self.environment,
+            gpu=gpu,
+            cuda=self.option(o.CUDA),
+            before=self.command.problems,
+            unknown=self.command.unknown,
+            partial=not self.command.name,
         )
 
     def filtered(self, findings: Iterable[Finding]) -> list[Finding]:
@@ -105,7 +111,7 @@ def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
         name: value for name, value in os.environ.items() if name.startswith(("SGLANG_", "SGL_"))
     }
     environment.update(command.environment)
-    return Request(given, config, environment, command.argv)
+    return Request(given, config, environment, command)
 
 
 def assumptions(judgement: Judgement, request: Request) -> list[str]:

@@ -1,0 +1,106 @@
+"""The typer application: commands that do not take a launch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import click
+import typer
+
+from ..matrix import loader
+from .errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, UsageError
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    help="Commands that do not take a launch.",
+)  # fmt: skip
+matrix = typer.Typer(rich_markup_mode=None, help="The support matrix and its checks.")
+app.add_typer(matrix, name="matrix")
+
+Release = Annotated[str, typer.Option("--sglang", help="SGLang release.")]
+
+
+class Output(str, Enum):
+    """Formats of tables."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
+@matrix.command("show")
+def show(
+    backend: Annotated[Optional[str], typer.Option(help="One backend only.")] = None,  # noqa: UP045
+    family: Annotated[Optional[str], typer.Option(help="One family: mha, mla, …")] = None,  # noqa: UP045
+    output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
+    sglang: Release = loader.DEFAULT_RELEASE,
+    engine: Annotated[str, typer.Option(help="Whose matrix.")] = loader.DEFAULT_ENGINE,
+) -> int:
+    """Show what each backend supports, cell by cell."""
+    from .commands.matrix_show import run as run_show
+
+    return run_show(engine, sglang, backend, family, output_format.value)
+
+
+@matrix.command("validate")
+def validate(
+    folder: Annotated[Optional[Path], typer.Argument(help="Data folder of a release.")] = None,  # noqa: UP045
+    source: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="An SGLang source tree; every source is looked up in it."),
+    ] = None,
+    sglang: Release = loader.DEFAULT_RELEASE,
+) -> int:
+    """Check schema, cross-references, dead rules, shadowed branches and sources."""
+    from ..matrix.validate import validate as check
+
+    folder = folder or loader.ROOM / "data" / loader.DEFAULT_ENGINE / sglang
+    if not (folder / "pipeline.yaml").is_file():
+        raise UsageError(f"{folder}: no release data there (no pipeline.yaml)")
+    if source is not None and not source.is_dir():
+        raise UsageError(f"{source}: no such folder")
+    problems = check(folder, source)
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {folder}", file=sys.stderr)
+    return EXIT_FINDINGS if problems else EXIT_CLEAN
+
+
+@matrix.command("schema")
+def schema() -> int:
+    """Print the JSON Schema of the stage files, for editors."""
+    from ..matrix.schema import StageFile
+
+    print(json.dumps(StageFile.model_json_schema(), indent=1))
+    return EXIT_CLEAN
+
+
+@app.command("rule")
+def rule(
+    code: Annotated[Optional[str], typer.Argument(help="A code, a name or a rule's id.")] = None,  # noqa: UP045
+    output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
+    sglang: Release = loader.DEFAULT_RELEASE,
+) -> int:
+    """List every rule, or explain one with its source."""
+    from .commands.rule import run as run_rule
+
+    return run_rule(code, sglang, output_format.value)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the application on a command line and return the exit code."""
+    try:
+        code = app(list(arguments), prog_name="attn-lint", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        error.show(file=sys.stderr)
+        return EXIT_USAGE
+    except click.Abort:
+        return 130
+    return code if isinstance(code, int) else EXIT_CLEAN

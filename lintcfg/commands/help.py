@@ -1,0 +1,39 @@
+"""`attn-lint --help`: one screen."""
+
+from __future__ import annotations
+
+from .. import options as o
+
+USAGE = """\
+attn-lint tells what SGLang will do with a launch, before a GPU is touched.
+
+usage:
+  attn-lint [OPTIONS] FLAGS…                 judge SGLang launch flags
+  attn-lint [OPTIONS] python3 -m sglang.launch_server …    or a whole pasted command
+  attn-lint resolve [OPTIONS] FLAGS…         every resolved value, who decided it and why
+  attn-lint resolve --batch FILE|-           judge JSON lines {"id","argv","gpu","model",…}
+  attn-lint suggest --gpu NAME FLAGS…        backends that carry all that is asked for
+  attn-lint matrix show|validate|schema      the support matrix and its checks
+  attn-lint rule [CODE]                      every rule, or one explained
+
+options (spelled in full; everything else belongs to the launch):
+"""
+
+EXAMPLE = """
+example:
+  attn-lint --gpu b200 --attention-backend trtllm_mha \\
+      --speculative-algorithm EAGLE --speculative-num-steps 3 \\
+      --speculative-eagle-topk 4 --speculative-num-draft-tokens 8
+
+exit codes: 0 clean, 1 findings, 2 usage or configuration error, 3 internal error
+"""
+
+
+def run() -> int:
+    """Print the help."""
+    print(USAGE, end="")
+    for option in (*o.LAUNCH_OPTIONS, o.BATCH):
+        name = f"{option.name} {option.metavar}" if option.metavar else option.name
+        print(f"  {name:24} {option.help}")
+    print(EXAMPLE, end="")
+    return 0
