@@ -67,7 +67,9 @@ def validate(
     problems = check(folder, source)
     for problem in problems:
         print(problem)
-    print(f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {folder}", file=sys.stderr)
+    print(
+        f"{len(problems)} problem{'s' if len(problems) != 1 else ''} in {folder}", file=sys.stderr
+    )
     return EXIT_FINDINGS if problems else EXIT_CLEAN
 
 

@@ -148,7 +148,8 @@ class Statements:
             has=has,
             hint=message.get("hint"),
             fixes=tuple(
-                Fix(name, self._flag(name), value) for name, value in (message.get("fix") or {}).items()
+                Fix(name, self._flag(name), value)
+                for name, value in (message.get("fix") or {}).items()
             ),
             source=describe_source(message.get("source") or rule.source),
             rule=rule.id,
@@ -219,9 +220,7 @@ class Statements:
     def _reads_platform(rule: Rule) -> bool:
         return any(name.startswith("platform.") for name in names_in(rule.node or []))
 
-    def merge(
-        self, base: list[Finding], each: Mapping[str, list[Finding]]
-    ) -> list[Finding]:
+    def merge(self, base: list[Finding], each: Mapping[str, list[Finding]]) -> list[Finding]:
         """Findings for an unknown GPU: those of every machine class, and where each holds."""
         where: dict[tuple[Any, ...], list[str]] = {}
         first: dict[tuple[Any, ...], Finding] = {}

@@ -54,9 +54,7 @@ def _unique_mapping(loader: Any, node: Any) -> dict[Any, Any]:
     return seen
 
 
-_UniqueKeyLoader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping
-)
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 
 
 def read_yaml(path: Path) -> Any:
@@ -67,7 +65,7 @@ def read_yaml(path: Path) -> Any:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a safe loader's subclass
+        return yaml.load(text, Loader=_UniqueKeyLoader)
     except UnicodeDecodeError as error:
         raise MatrixDataError([f"{path}: not UTF-8 (byte {error.start})"]) from None
     except OSError as error:
@@ -340,7 +338,9 @@ def compile_release(folder: Path) -> dict[str, Json]:
             libraries[key] = compiler.rules(rules, f"{place}: library {key}", source)
     problems += compiler.problems
     problems += [f"no library named {key!r}" for key in compiler.used_libraries - set(libraries)]
-    problems += [f"pipeline.yaml: no stage file for {key!r}" for key in pipeline.stages if key not in stages]
+    problems += [
+        f"pipeline.yaml: no stage file for {key!r}" for key in pipeline.stages if key not in stages
+    ]
     problems += [
         f"stages: {key!r} is not named in pipeline.yaml"
         for key in stages

@@ -52,7 +52,9 @@ def releases(engine: str = DEFAULT_ENGINE) -> list[str]:
     """Names of the releases that have data, oldest first."""
     found = {path.parent.name for path in ROOM.glob(f"data/{engine}/*/pipeline.yaml")}
     prefix = f"{engine}-"
-    found |= {path.parent.name[len(prefix) :] for path in ROOM.glob(f"compiled/{prefix}*/meta.json")}
+    found |= {
+        path.parent.name[len(prefix) :] for path in ROOM.glob(f"compiled/{prefix}*/meta.json")
+    }
     return sorted(found, key=_version_key)
 
 

@@ -88,7 +88,9 @@ def _possible_values(sections: dict[str, Json]) -> dict[str, set[Any]]:
     for _, rule in rules_of(sections):
         for name, expression in rule.get("set", ()):
             if name in possible:
-                values = [v if not isinstance(v, (list, dict)) else ... for v in _literals(expression)]
+                values = [
+                    v if not isinstance(v, (list, dict)) else ... for v in _literals(expression)
+                ]
                 possible[name].update(values)
     return possible
 

@@ -79,7 +79,10 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
     except (Exception, RecursionError) as error:
         return {
             "id": ident,
-            "error": {"line": number, "message": f"internal error: {type(error).__name__}: {error}"},
+            "error": {
+                "line": number,
+                "message": f"internal error: {type(error).__name__}: {error}",
+            },
         }
     findings = request.filtered(judgement.findings)
     return {
@@ -94,7 +97,9 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
 def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
     unknown = sorted(set(case) - KEYS)
     if unknown:
-        raise InputError(f"line {number}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
+        raise InputError(
+            f"line {number}: unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}"
+        )
     argv = case.get("argv")
     if not isinstance(argv, list) or not all(isinstance(item, str) for item in argv):
         raise InputError(f"line {number}: argv is a list of strings")

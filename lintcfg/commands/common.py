@@ -87,8 +87,7 @@ class Request:
 
 def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
     return any(
-        finding.code.startswith(pattern.upper()) or finding.name == pattern
-        for pattern in patterns
+        finding.code.startswith(pattern.upper()) or finding.name == pattern for pattern in patterns
     )
 
 

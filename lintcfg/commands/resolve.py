@@ -62,7 +62,9 @@ def print_values(judgement: Judgement, request: Request) -> None:
     width = max(len(name) for name, _, _ in rows)
     value_width = min(32, max(len(value) for _, value, _ in rows))
     for name, value, origin in rows:
-        print(f"{name:{width}}  {style('bold', f'{value:{value_width}}')}  {style('dim', origin)}".rstrip())
+        print(
+            f"{name:{width}}  {style('bold', f'{value:{value_width}}')}  {style('dim', origin)}".rstrip()
+        )
     if request.given.has(o.VERBOSE):
         print()
         print("trace:")
@@ -129,7 +131,9 @@ def by_platform(request: Request) -> int:
     for row, judgement, findings in rows:
         kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
         verdict = style(kind, f"{VERDICTS[judgement.startup]:16}")
-        print(f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {_gist(judgement, findings)}")
+        print(
+            f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {_gist(judgement, findings)}"
+        )
     return code
 
 

@@ -107,7 +107,10 @@ def _one_rule(ident: str, release: Release, output_format: str) -> int:
     if ident not in rules:
         import difflib
 
-        names = [*release["codes"]["codes"], *(e["name"] for e in release["codes"]["codes"].values())]
+        names = [
+            *release["codes"]["codes"],
+            *(e["name"] for e in release["codes"]["codes"].values()),
+        ]
         close = difflib.get_close_matches(ident, [*names, *rules], 3)
         hint = f"; did you mean {', '.join(close)}?" if close else ""
         raise UsageError(f"no rule {ident!r}{hint} (`attn-lint rule` lists all)")

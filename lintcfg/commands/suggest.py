@@ -98,7 +98,11 @@ def without_backends(launch: Launch, judge: Judge) -> Launch:
     parsed = parse(list(launch.argv), judge.flags, launch.environment)
     argv = list(launch.argv)
     places = sorted(
-        (place.index for name in FIELDS if (place := parsed.typed.get(name)) and place.index is not None),
+        (
+            place.index
+            for name in FIELDS
+            if (place := parsed.typed.get(name)) and place.index is not None
+        ),
         reverse=True,
     )
     for index in places:

@@ -74,9 +74,7 @@ def concise(finding: Finding) -> str:
     return f"{where}: {finding.severity} {finding.code} {finding.message}"
 
 
-def print_finding(
-    finding: Finding, judgement: Judgement, request: Request, verbose: bool
-) -> None:
+def print_finding(finding: Finding, judgement: Judgement, request: Request, verbose: bool) -> None:
     """Print one finding with its place, its reason and its cure."""
     style = request.style
     head = style(finding.severity, f"{finding.severity}[{finding.code}]")

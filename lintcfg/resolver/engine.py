@@ -430,9 +430,7 @@ class Program:
             phase = self.fill(phase, run.state)
         text = self.fill(message["message"], run.state)
         causes = tuple(dict.fromkeys(name for names in run.because for name in names))
-        run.events.append(
-            Event(kind, run.stage, run.label, rule, text, sure, first, causes, phase)
-        )
+        run.events.append(Event(kind, run.stage, run.label, rule, text, sure, first, causes, phase))
 
     def _unknown_names(self, rule: Rule, run: _Run) -> list[str]:
         """Names whose unknown value keeps the rule's own condition open."""

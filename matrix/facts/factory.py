@@ -23,7 +23,9 @@ def worker_heads_per_rank(heads: int, tp: int, dp: int, cp: int) -> int:
     return heads // attn_tp_size(tp, dp, cp)
 
 
-@fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size", "attn_dp_size", "attn_cp_size")
+@fact(
+    "worker.num_attention_heads", "worker.num_kv_heads", "tp_size", "attn_dp_size", "attn_cp_size"
+)
 def worker_gqa_ratio(heads: int, kv_heads: int, tp: int, dp: int, cp: int) -> int:
     """Query heads per KV head on one attention rank; KV heads are replicated, never split."""
     ranks = attn_tp_size(tp, dp, cp)

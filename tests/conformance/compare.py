@@ -164,7 +164,9 @@ def main() -> None:
             case = item["case"]
             context = f"{case['platform']} {case['model']} {case.get('draft', '')}"
             print(f"  {case['id']} {context} {' '.join(case['argv'])}")
-            rest = {key: value for key, value in item.items() if key not in {"case", "kind", "where"}}
+            rest = {
+                key: value for key, value in item.items() if key not in {"case", "kind", "where"}
+            }
             print(f"     {json.dumps(rest, default=str)[:600]}")
     sys.exit(1 if report.disagreements else 0)
 
