@@ -73,8 +73,8 @@ def merge(argv: Sequence[str], table: FlagTable, directory: Path | None = None) 
                 refuses=error.refuses,
                 flag=flag,
                 value=path or None,
-                index=places[-1] if len(places) > 1 else first,
-                end=min(first + 2, len(argv)),
+                index=places[-1],
+                end=min(places[-1] + 2, len(argv)),
                 config=spot,
                 order=(BEFORE, 0),
             )

@@ -32,7 +32,7 @@ from .table import HELP, Flag, FlagTable
 #: Index of an option that the parser does not have, and of one that could be several.
 _UNKNOWN, _AMBIGUOUS = -2, -3
 
-_NEGATIVE_NUMBER = re.compile(r"^-\d+$|^-\d*\.\d+$")
+_NEGATIVE_NUMBER = r"^-\d+$|^-\d*\.\d+$"
 
 #: Names that `logging` has a level for.
 _LEVELS = ("CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "WARN", "WARNING")
@@ -41,7 +41,7 @@ _LEVELS = ("CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTSET", "WARN", "WAR
 _LISTED = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Typed:
     """One occurrence of a flag on the command line or in a configuration file."""
 
@@ -75,7 +75,7 @@ class Typed:
         return self.spelling != self.name
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ParsedLaunch:
     """What a command line says: a value for every field, and where each typed one stands.
 
@@ -224,7 +224,7 @@ class _Parser:
                 return _AMBIGUOUS, head, explicit
         elif word[:2] in names:
             return names[word[:2]], word[:2], word[2:]
-        if _NEGATIVE_NUMBER.match(word) or " " in word:
+        if re.match(_NEGATIVE_NUMBER, word) or " " in word:
             return None
         return _UNKNOWN, head, explicit
 
@@ -601,8 +601,9 @@ class _Parser:
             message = f"a bare -- ends the flags, and what follows is not accepted: {text}"
         else:
             message = f"{text} belongs to no flag"
-            if position and self.options[position - 1] is not None:
-                message = f"{text} belongs to no flag: {self.words[position - 1]} takes no value"
+            option = self.options[position - 1] if position else None
+            if option is not None and option[0] >= 0 and option[2] is None:
+                message += f": {plain(self.words[position - 1])} takes no value"
         self.problems.append(
             ParseProblem(
                 "stray-value",

@@ -36,7 +36,7 @@ class ConfigSpot:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ParseProblem:
     """One problem of a command line.
 
@@ -63,9 +63,7 @@ class ParseProblem:
     source: str | None = None
     order: tuple[int, int] = (BEFORE, 0)
     # Finding near names costs milliseconds, so it waits until somebody asks.
-    _near: Callable[[], tuple[str, ...]] | None = dataclasses.field(
-        default=None, compare=False, repr=False
-    )
+    _near: Callable[[], tuple[str, ...]] | None = dataclasses.field(default=None, repr=False)
 
     @property
     def suggestions(self) -> tuple[str, ...]:

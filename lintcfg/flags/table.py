@@ -36,7 +36,7 @@ _NEAR_CACHE = 256
 _NEAR_COUNT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Flag:
     """One flag of the release."""
 
@@ -233,10 +233,13 @@ class FlagTable:
         texts = [str(choice) for choice in flag.choices or ()]
         folded = _fold(value)
         same = tuple(text for text in texts if _fold(text) == folded)
-        close = same or self._cached(flag.field, value, texts)
-        if close or len(folded) < 2:
-            return close
-        return tuple(text for text in texts if _fold(text).startswith(folded))[:_NEAR_COUNT]
+        if same:
+            return same
+        longer: tuple[str, ...] = ()
+        if len(folded) > 1:
+            longer = tuple(text for text in texts if _fold(text).startswith(folded))
+        close = self._cached(flag.field, value, texts)
+        return tuple(dict.fromkeys((*longer, *close)))[:_NEAR_COUNT]
 
     def _cached(self, space: str, text: str, candidates: list[str]) -> tuple[str, ...]:
         if len(text) > _NEAR_LIMIT:
