@@ -103,8 +103,20 @@ class Drawer:
         self.random = random.Random(seed)
         self.folder = folder
         self.flags = [table.flag(i) for i in range(len(table.rows)) if table.rows[i].get("names")]
-        self.names = list(table.names)
         self.files = 0
+        # Flags that follow rules of their own are few, so they are drawn more often.
+        named = {entry["field"] for entry in (*table.checks, *table.explicit)}
+        marked = {entry["flag"] for entry in table.explicit}
+        self.special = [
+            flag
+            for flag in self.flags
+            if flag.field in named
+            or marked.intersection(flag.names)
+            or flag.nargs is not None
+            or flag.choices_env
+            or flag.action not in ("store", "store_true")
+            or flag.type not in ("str", "int", "float", "bool")
+        ]
 
     def cases(self, count: int) -> Iterator[dict[str, Any]]:
         """`count` cases as the child reads them."""
@@ -142,7 +154,7 @@ class Drawer:
         r = self.random
         if r.random() < wrong * 0.4:
             return [r.choice(_JUNK)]
-        flag = r.choice(self.flags)
+        flag = r.choice(self.flags if r.random() < 0.7 else self.special)
         name = r.choice([n for n, i in self.table.names.items() if i == flag.index])
         roll = r.random()
         if roll < 0.1:
@@ -196,8 +208,10 @@ class Drawer:
             pool = ["a", "n=p", '{"lora_name": "n", "lora_path": "p"}', " b "]
             if r.random() < wrong:
                 pool = ["{x}", '{"lora_name": "n"}', "{}"]
-        if flag.field == "log_level":
-            pool = ["info", "WARNING", "debug", "Error"]
+        if any(flag.field == entry["field"] for entry in self.table.checks):
+            pool = ["info", "WARNING", "debug", "Error", "fatal", "notset"]
+            if r.random() < wrong:
+                pool = ["trace", "verbose", "", "INFO ", "10"]
         return r.choice(pool if pool is not None else [*_TEXTS[:3], "y", "z/w", "None", "é"])
 
     # ----------------------------------------------------------------- config
@@ -223,7 +237,7 @@ class Drawer:
             )  # fmt: skip
         lines = []
         for _ in range(r.choice([1, 2, 3, 5])):
-            flag = r.choice(self.flags)
+            flag = r.choice(self.flags if r.random() < 0.7 else self.special)
             name = r.choice(flag.names)[2:]
             if r.random() < wrong * 0.3:
                 short = name[: max(3, len(name) - 4)]
@@ -327,12 +341,15 @@ class Report:
     differing: list[tuple[dict[str, Any], list[str]]]
 
 
-def check(oracle: Oracle, table: FlagTable, seed: int, count: int) -> Report:
-    """Draw, ask both, compare."""
+def check(
+    oracle: Oracle, table: FlagTable, seed: int, count: int, tree: Path | None = None
+) -> Report:
+    """Draw, ask both, compare; `tree` is another release than the installed one."""
     with tempfile.TemporaryDirectory() as folder:
         cases = list(Drawer(table, seed, Path(folder)).cases(count))
         lines = "".join(json.dumps(case) + "\n" for case in cases)
-        answers = oracle.run(lines=lines).splitlines()
+        options = [] if tree is None else ["--tree", str(tree)]
+        answers = oracle.run(*options, lines=lines).splitlines()
         assert len(answers) == len(cases), f"{len(answers)} answers to {len(cases)} cases"
         return report(table, cases, map(json.loads, answers))
 

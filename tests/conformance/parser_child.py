@@ -113,7 +113,7 @@ def answer(server_args: Any, case: dict[str, Any], base: dict[str, Any]) -> dict
     changed = {
         key: value
         for key, value in values.items()
-        if value != base[key] or type(value) is not type(base[key]) or key == "model_path"
+        if repr(value) != repr(base[key]) or key == "model_path"
     }
     return {"ok": True, "error": None, "changed": changed}
 

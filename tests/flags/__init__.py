@@ -1,0 +1,1 @@
+"""Flags as data, and the parser that reads them."""
