@@ -7,22 +7,25 @@ annotated fields (`A[type, Arg(…)]`) that the release turns into such calls it
 from __future__ import annotations
 
 import ast
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import launcher
+from .annotations import element_type, infer, is_list, literal_values, type_name, unwrap_optional
+from .converters import Converters
+from .rows import ACTIONS, FALSE_BY_DEFAULT, VALUELESS, FlagRow, FlagSet
 from .statics import (
     UNKNOWN,
     Choices,
     Evaluator,
     External,
-    Module,
     Scope,
     Symbol,
-    Tree,
+    called_name,
     is_known,
 )
+from .tree import Module, Tree
 
 #: Where a release keeps its server arguments.
 SERVER_ARGS_MODULE = "sglang.srt.server_args"
@@ -33,77 +36,6 @@ MISSING: Any = object()
 
 class ExtractionError(Exception):
     """The tree does not look like a release whose flags can be read."""
-
-
-@dataclass
-class FlagRow:
-    """One flag, or one field that has no flag."""
-
-    field: str | None
-    names: list[str]
-    type: str = "str"
-    action: str = "store"
-    nargs: str | int | None = None
-    takes_value: bool = False
-    const: Any = None
-    default: Any = None
-    choices: list[Any] | None = None
-    choices_env: dict[str, list[Any]] | None = None
-    required: bool = False
-    fallback: Any = None
-    resolvable: bool = False
-    no_cli: bool = False
-    new_flag: str | None = None
-    error_message: str | None = None
-    source: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclass
-class FlagSet:
-    """What a release's command line consists of."""
-
-    release: str
-    flags: list[FlagRow]
-    field_order: list[str]
-    converters: dict[str, dict[str, Any]]
-    checks: list[dict[str, Any]]
-    explicit: list[dict[str, Any]]
-    config: dict[str, Any] | None
-    problems: list[str]
-
-
-#: How argparse's own actions are called in the data.
-ACTIONS = {
-    "store": "store",
-    "store_true": "store_true",
-    "store_false": "store_false",
-    "store_const": "store_const",
-    "append": "append",
-    "count": "count",
-    "help": "help",
-    "version": "version",
-    "BooleanOptionalAction": "boolean_optional",
-    "DeprecatedStoreTrueAction": "deprecated_store_true",
-    "DeprecatedStoreConstAction": "deprecated_store_const",
-    "DeprecatedAliasStoreAction": "deprecated_store",
-    "DeprecatedAction": "deprecated",
-    "LoRAPathAction": "lora_paths",
-}
-#: Actions that take no value unless the registration says otherwise.
-VALUELESS = {
-    "store_true",
-    "store_false",
-    "store_const",
-    "count",
-    "help",
-    "version",
-    "boolean_optional",
-    "deprecated_store_true",
-    "deprecated_store_const",
-    "deprecated",
-}
-#: Actions whose unset value is False.
-FALSE_BY_DEFAULT = {"store_true", "deprecated_store_true"}
 
 
 def collect(root: Path) -> FlagSet:
@@ -130,7 +62,7 @@ class _Collector:
             raise ExtractionError(f"{module.path}: no class {SERVER_ARGS_CLASS}")
         self.owner = owner
         self.fields = self._fields()
-        self.converters: dict[str, dict[str, Any]] = {}
+        self.converters = Converters(self.evaluator, self.problems)
 
     def run(self) -> FlagSet:
         method = self._method("add_cli_args")
@@ -146,10 +78,10 @@ class _Collector:
             release=self._release(),
             flags=self.rows,
             field_order=list(self.fields),
-            converters=self.converters,
-            checks=self._checks(prepare),
-            explicit=self._explicit(prepare),
-            config=self._config(),
+            converters=self.converters.facts,
+            checks=launcher.checks(self.tree, prepare, self.fields),
+            explicit=launcher.explicit(self.tree, prepare, self.fields),
+            config=launcher.config_file(self.evaluator),
             problems=self.problems,
         )
 
@@ -176,7 +108,7 @@ class _Collector:
         declared: dict[str, _Field] = {}
         order: list[Any] = []
         for call in ast.walk(self.module.tree):
-            if not (isinstance(call, ast.Call) and _called_name(call) == "collect_input_fields"):
+            if not (isinstance(call, ast.Call) and called_name(call) == "collect_input_fields"):
                 continue
             sources = self.evaluator.evaluate(call.args[0], Scope(self.module))
             for source in sources if isinstance(sources, list) else ():
@@ -203,11 +135,6 @@ class _Collector:
                 out[name] = _Field(name, owner, statement)
         return out
 
-    def _source(self, owner: Symbol | Module, node: ast.AST, symbol: str) -> dict[str, Any]:
-        module = owner.module if isinstance(owner, Symbol) else owner
-        line = getattr(node, "lineno", None)
-        return {"file": self.tree.relative(module), "symbol": symbol, "line": line}
-
     def _default(self, name: str) -> Any:
         """Default of a field, MISSING where it has none."""
         declared = self.fields.get(name)
@@ -215,7 +142,7 @@ class _Collector:
             return MISSING
         value = declared.node.value
         scope = Scope(declared.owner.module)
-        if isinstance(value, ast.Call) and _called_name(value) == "field":
+        if isinstance(value, ast.Call) and called_name(value) == "field":
             for keyword in value.keywords:
                 if keyword.arg == "default":
                     return self.evaluator.evaluate(keyword.value, scope)
@@ -232,7 +159,7 @@ class _Collector:
         declared = self.fields[name]
         row = FlagRow(field=name, names=[], no_cli=True, source=self._field_source(declared))
         metadata, inner = self._metadata(declared)
-        row.type = _type_name(_unwrap_optional(inner)[0])
+        row.type = type_name(unwrap_optional(inner)[0])
         self._set_default(row, self._default(name))
         if isinstance(metadata, dict):
             row.fallback = metadata.get("fallback")
@@ -240,7 +167,9 @@ class _Collector:
         return row
 
     def _field_source(self, declared: _Field) -> dict[str, Any]:
-        return self._source(declared.owner, declared.node, f"{declared.owner.name}.{declared.name}")
+        return self.tree.source(
+            declared.owner.module, declared.node, f"{declared.owner.name}.{declared.name}"
+        )
 
     def _set_default(self, row: FlagRow, value: Any) -> None:
         if value is MISSING:
@@ -266,7 +195,7 @@ class _Collector:
             return None, annotation
         inner, *rest = annotation.slice.elts
         for item in rest:
-            if isinstance(item, ast.Call) and _called_name(item) == "Arg":
+            if isinstance(item, ast.Call) and called_name(item) == "Arg":
                 return {
                     keyword.arg: keyword.value
                     if keyword.arg in {"type_parser", "action", "action_kwargs"}
@@ -306,23 +235,23 @@ class _Collector:
             self._apply(row, keywords, scope)
             return row
         self._set_default(row, default)
-        bare, _ = _unwrap_optional(inner)
-        literal = _literal_values(bare)
+        bare, _ = unwrap_optional(inner)
+        literal = literal_values(bare)
         parser = metadata.get("type_parser")
         row.const = metadata.get("const")
         if parser is not None:
-            row.type = self._converter(self.evaluator.evaluate(parser, scope))
+            row.type = self.converters.name(self.evaluator.evaluate(parser, scope))
         if literal is not None:
-            row.type = row.type if parser is not None else _infer(type(literal[0]).__name__)
+            row.type = row.type if parser is not None else infer(type(literal[0]).__name__)
             self._set_choices(row, metadata.get("choices") or literal)
-        elif _is_list(bare) and parser is None:
-            row.type = _infer(_element_type(bare))
+        elif is_list(bare) and parser is None:
+            row.type = infer(element_type(bare))
             row.nargs = metadata.get("nargs") or "+"
             self._set_choices(row, metadata.get("choices"))
         elif ast.unparse(bare) == "bool":
             row.action, row.type, row.const = "store_true", "bool", None
         else:
-            row.type = row.type if parser is not None else _infer(ast.unparse(bare))
+            row.type = row.type if parser is not None else infer(ast.unparse(bare))
             row.nargs = metadata.get("nargs")
             self._set_choices(row, metadata.get("choices"))
             required = metadata.get("required")
@@ -414,7 +343,7 @@ class _Collector:
             return False
         if not any(isinstance(item, ast.Name) and item.id in parsers for item in call.args):
             return False
-        if _called_name(call) == "add_cli_args_from_dataclass":
+        if called_name(call) == "add_cli_args_from_dataclass":
             only = None
             for keyword in call.keywords:
                 if keyword.arg == "fields":
@@ -442,7 +371,8 @@ class _Collector:
         if not isinstance(name, str):
             longest = next((item for item in spelled if item.startswith("--")), *spelled[:1])
             name = longest.lstrip("-").replace("-", "_")
-        row = FlagRow(field=name, names=spelled, source=self._source(function, call, function.name))
+        source = self.tree.source(function.module, call, function.name)
+        row = FlagRow(field=name, names=spelled, source=source)
         if name in self.fields:
             metadata, _ = self._metadata(self.fields[name])
             row.resolvable = bool((metadata or {}).get("resolvable"))
@@ -462,14 +392,14 @@ class _Collector:
         if row.action in VALUELESS:
             row.type = "bool"
         if "type" in keywords:
-            row.type = self._converter(get["type"])
+            row.type = self.converters.name(get["type"])
         row.nargs = get.get("nargs")
         if row.nargs is UNKNOWN:
             self.problems.append(f"{row.field}: nargs is not a literal")
             row.nargs = None
         if "nargs" in get and row.action in VALUELESS and row.nargs is None:
             # A value is taken although the action normally has none.
-            row.type = self._converter(get["type"]) if "type" in keywords else "str"
+            row.type = self.converters.name(get["type"]) if "type" in keywords else "str"
             row.takes_value = True
         if "const_value" in get or "const" in get:
             row.const = get.get("const_value", get.get("const"))
@@ -510,138 +440,12 @@ class _Collector:
         if isinstance(value, Choices) and value.when_env:
             row.choices_env = value.when_env
 
-    # -------------------------------------------------------------- converters
-
-    def _converter(self, function: Any) -> str:
-        """Name of a `type=` function; what it rejects is noted once."""
-        if isinstance(function, External):
-            plain = function.dotted.removeprefix("builtins.")
-            return {"json.loads": "json"}.get(plain, plain.split(".")[-1])
-        if not isinstance(function, Symbol):
-            self.problems.append("a converter is not a plain function")
-            return "str"
-        name = function.name
-        if name not in self.converters and isinstance(function.node, ast.FunctionDef):
-            self.converters[name] = self._converter_facts(function)
-        return name
-
-    def _converter_facts(self, function: Symbol) -> dict[str, Any]:
-        """Literal values a converter refuses, and the sections a JSON converter allows."""
-        node = function.node
-        assert isinstance(node, ast.FunctionDef)
-        facts: dict[str, Any] = {}
-        parameter = node.args.args[0].arg if node.args.args else ""
-        for statement in ast.walk(node):
-            if isinstance(statement, ast.If) and any(
-                isinstance(item, ast.Raise) for item in statement.body
-            ):
-                value = _compared_constant(statement.test, parameter)
-                if value is not None:
-                    facts.setdefault("rejects", []).append(value)
-            if isinstance(statement, ast.Subscript) and isinstance(statement.value, ast.Name):
-                table = self.evaluator.lookup(function.module, statement.value.id)
-                if isinstance(table, dict) and table and is_known(list(table.values())):
-                    facts["sections"] = {key: list(value) for key, value in table.items()}
-            if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare):
-                key = statement.test.left
-                call = statement.body[0].value if isinstance(statement.body[0], ast.Expr) else None
-                if isinstance(key, ast.Constant) and isinstance(call, ast.Call):
-                    inner = self.evaluator.evaluate(call.func, Scope(function.module))
-                    if isinstance(inner, Symbol):
-                        facts["keys"] = {key.value: self._converter(inner)}
-        facts["source"] = self._source(function, node, function.name)
-        return facts
-
-    # ------------------------------------------------- what follows the parser
-
-    def _checks(self, prepare: Symbol | None) -> list[dict[str, Any]]:
-        """Values that the launcher looks up in `logging` right after parsing."""
-        out = []
-        for node in ast.walk(prepare.node) if prepare is not None else ():
-            if (
-                isinstance(node, ast.Call)
-                and _called_name(node) == "getattr"
-                and len(node.args) == 2
-                and ast.unparse(node.args[0]) == "logging"
-            ):
-                inner = node.args[1]
-                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                    inner = inner.func.value
-                if isinstance(inner, ast.Attribute) and inner.attr in self.fields:
-                    assert prepare is not None
-                    out.append(
-                        {
-                            "field": inner.attr,
-                            "kind": "logging-level",
-                            "source": self._source(prepare, node, prepare.name),
-                        }
-                    )
-        return out
-
-    def _explicit(self, prepare: Symbol | None) -> list[dict[str, Any]]:
-        """Fields that tell whether one exact spelling stands on the command line."""
-        if prepare is None:
-            return []
-        spelled: dict[str, tuple[str, ast.AST]] = {}
-        out = []
-        for node in ast.walk(prepare.node):
-            if not isinstance(node, ast.Assign):
-                continue
-            target, value = node.targets[0], node.value
-            if isinstance(target, ast.Name) and isinstance(value, ast.Call):
-                flags = [
-                    item.value
-                    for item in ast.walk(value)
-                    if isinstance(item, ast.Constant)
-                    and isinstance(item.value, str)
-                    and item.value.startswith("--")
-                    and not item.value.endswith("=")
-                ]
-                if _called_name(value) == "any" and flags:
-                    spelled[target.id] = (flags[0], node)
-            elif isinstance(target, ast.Attribute) and isinstance(value, ast.Name):
-                found = spelled.get(value.id)
-                if found is not None and target.attr in self.fields:
-                    out.append(
-                        {
-                            "field": target.attr,
-                            "flag": found[0],
-                            "source": self._source(prepare, found[1], prepare.name),
-                        }
-                    )
-        return out
-
-    def _config(self) -> dict[str, Any] | None:
-        """How the release merges `--config FILE`: which keys it knows."""
-        module = self.tree.module("sglang.srt.utils.server_args_config_parser")
-        if module is None:
-            module = self.tree.module("sglang.srt.server_args_config_parser")
-        if module is None:
-            return None
-        merger = self.evaluator.lookup(module, "ConfigArgumentMerger")
-        if not isinstance(merger, Symbol):
-            return None
-        functions = {item for item in module.bindings if item.startswith("_config_keys")}
-        text = ast.unparse(merger.node)
-        return {
-            "flag": "--config",
-            "keys": "names" if functions else "field",
-            "checks_actions": "unsupported_actions" in text,
-            "source": self._source(merger, merger.node, merger.name),
-        }
-
 
 @dataclass(frozen=True)
 class _Field:
     name: str
     owner: Symbol
     node: ast.AnnAssign
-
-
-def _called_name(call: ast.Call) -> str:
-    if isinstance(call.func, ast.Name):
-        return call.func.id
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def _dict_nodes(node: Any) -> dict[str, ast.expr]:
@@ -665,58 +469,3 @@ def _environment_test(test: ast.expr) -> str | None:
     ):
         return test.func.value.attr
     return None
-
-
-def _compared_constant(test: ast.expr, parameter: str) -> str | None:
-    if (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and test.left.id == parameter
-        and isinstance(test.ops[0], ast.Eq)
-        and isinstance(test.comparators[0], ast.Constant)
-    ):
-        return str(test.comparators[0].value)
-    return None
-
-
-def _unwrap_optional(node: ast.expr) -> tuple[ast.expr, bool]:
-    """`Optional[X]` and `X | None` give X."""
-    if isinstance(node, ast.Subscript):
-        name = ast.unparse(node.value).split(".")[-1]
-        if name == "Optional":
-            return node.slice, True
-        if name == "Union" and isinstance(node.slice, ast.Tuple):
-            members = [item for item in node.slice.elts if ast.unparse(item) != "None"]
-            if len(members) == 1 and len(node.slice.elts) == 2:
-                return members[0], True
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        members = [item for item in (node.left, node.right) if ast.unparse(item) != "None"]
-        if len(members) == 1:
-            return members[0], True
-    return node, False
-
-
-def _literal_values(node: ast.expr) -> list[Any] | None:
-    if isinstance(node, ast.Subscript) and ast.unparse(node.value).split(".")[-1] == "Literal":
-        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        return [item.value for item in items if isinstance(item, ast.Constant)]
-    return None
-
-
-def _is_list(node: ast.expr) -> bool:
-    name = node.value if isinstance(node, ast.Subscript) else node
-    return ast.unparse(name).split(".")[-1] in {"List", "list"}
-
-
-def _element_type(node: ast.expr) -> str:
-    return ast.unparse(node.slice) if isinstance(node, ast.Subscript) else "str"
-
-
-def _infer(name: str) -> str:
-    """The converter that argparse gets for a plain type: what is not a number is text."""
-    return name if name in {"int", "float"} else "str"
-
-
-def _type_name(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return text if text in {"int", "float", "bool"} else "str"

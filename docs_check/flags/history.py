@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .collect import FlagRow, FlagSet
+from .rows import FlagRow, FlagSet
 
 
 @dataclass

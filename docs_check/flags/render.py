@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from .collect import FALSE_BY_DEFAULT, VALUELESS, FlagRow, FlagSet
+from .rows import FALSE_BY_DEFAULT, VALUELESS, FlagRow, FlagSet
 
 _WIDTH = 96
 

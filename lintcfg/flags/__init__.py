@@ -8,7 +8,8 @@ launch.values["tp_size"], launch.typed["tp_size"].spelling, launch.refusal
 from __future__ import annotations
 
 from .command import Command, strip_command
-from .parser import ParsedLaunch, Typed, parse
+from .launch import ParsedLaunch, Typed
+from .parser import parse
 from .problems import ConfigSpot, ParseProblem
 from .table import Flag, FlagTable, History, load_flags
 

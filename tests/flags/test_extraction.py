@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from attn_lint.docs_check.flags.collect import ExtractionError, FlagSet, collect
+from attn_lint.docs_check.flags.collect import ExtractionError, collect
 from attn_lint.docs_check.flags.history import build, version_key
 from attn_lint.docs_check.flags.render import to_data, to_yaml
+from attn_lint.docs_check.flags.rows import FlagSet
 from attn_lint.lintcfg.flags import load_flags, parse
 from attn_lint.matrix.schema_flags import FlagsFile, HistoryFile
 
