@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from attn_lint.lintcfg.platforms import Platforms
 from attn_lint.lintcfg.resolver.engine import Outcome, Program
 from attn_lint.matrix.loader import Release, load
