@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
 
-import click
 import typer
 
 from ..matrix import loader
@@ -25,7 +24,7 @@ app.add_typer(matrix, name="matrix")
 Release = Annotated[str, typer.Option("--sglang", help="SGLang release.")]
 
 
-class Output(str, Enum):
+class Output(StrEnum):
     """Formats of tables."""
 
     text = "text"
@@ -98,11 +97,15 @@ def run(arguments: Sequence[str]) -> int:
     """Run the application on a command line and return the exit code."""
     try:
         code = app(list(arguments), prog_name="attn-lint", standalone_mode=False)
-    except click.exceptions.Exit as leave:
-        return leave.exit_code
-    except click.ClickException as error:
-        error.show(file=sys.stderr)
-        return EXIT_USAGE
-    except click.Abort:
+    except typer.Exit as leave:
+        return int(leave.exit_code)
+    except typer.Abort:
         return 130
+    except Exception as error:
+        # Usage errors are click's; typer brings click along in different places by version.
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show(file=sys.stderr)
+        return EXIT_USAGE
     return code if isinstance(code, int) else EXIT_CLEAN

@@ -11,6 +11,18 @@ Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
+def as_severity(text: str) -> Severity:
+    """Return a severity for its name.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    for severity in SEVERITIES:
+        if severity == text:
+            return severity
+    raise ValueError(f"no severity {text!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A change of the launch that cures a finding; None removes the flag.

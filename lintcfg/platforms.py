@@ -75,7 +75,7 @@ class Platforms:
             if not re.fullmatch(r"\d+(\.\d+){0,2}", cuda):
                 raise UsageError(f"--cuda takes a version such as 12.8, not {cuda!r}")
             row = {**row, "cuda": cuda if "." in cuda else f"{cuda}.0"}
-        return {f"platform.{key}": value for key, value in platform_values(row).items()}
+        return {f"platform.{key}": value for key, value in platform_values(dict(row)).items()}
 
     def representatives(self) -> list[str]:
         """One machine for each class that the release tells apart."""

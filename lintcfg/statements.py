@@ -157,15 +157,13 @@ class Statements:
 
     def _changes(self, parsed: ParsedLaunch, outcome: Outcome) -> list[Finding]:
         """Values that the user typed and that SGLang replaces without being asked."""
-        last: dict[str, Step] = {}
-        for step in outcome.trace:
-            last[step.field] = step
+        last: dict[str, Step] = {step.field: step for step in outcome.trace}
         found = []
         for name in parsed.typed:
-            step = last.get(name)
             given = parsed.values.get(name)
-            if step is None or name not in self.changes:
+            if name not in last or name not in self.changes:
                 continue
+            step = last[name]
             after = outcome.state[name]
             if type(after) is not Unknown and after == given:
                 continue

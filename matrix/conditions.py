@@ -38,7 +38,8 @@ COMBINATORS = frozenset({"all", "any", "not"})
 OPERATORS = frozenset(
     {
         "eq", "ne", "in", "not_in", "gt", "ge", "lt", "le",
-        "at_least", "set", "truthy", "contains", "startswith", "endswith", "multiple_of", "overlaps", "subset_of",
+        "at_least", "set", "truthy", "contains", "startswith", "endswith",
+        "multiple_of", "overlaps", "subset_of",
     }
 )  # fmt: skip
 

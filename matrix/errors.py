@@ -1,7 +1,7 @@
 """Errors of the matrix room.
 
 MatrixError
-├── MatrixDataError    a data file is broken or contradicts the schema (place and way out in the text)
+├── MatrixDataError    a data file is broken or contradicts the schema; the text has the place
 └── ReleaseNotFound    no data for the release asked for
 """
 

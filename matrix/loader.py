@@ -21,8 +21,8 @@ DEFAULT_RELEASE = "0.5.22"
 class Release:
     """One release of one engine; `release["flags"]` is a section of its data.
 
-    Sections: flags, history, commands, architectures, config_defaults, models, codes, program, platforms,
-    sets, backends, meta. A section that the release lacks is None.
+    Sections: flags, history, commands, architectures, config_defaults, models, codes, program,
+    platforms, sets, backends, meta. A section that the release lacks is None.
     """
 
     def __init__(self, engine: str, name: str, sections: dict[str, Any] | Path) -> None:

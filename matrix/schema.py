@@ -85,10 +85,10 @@ class Rule(Strict):
             self.warn, self.advise, self.set, self.refuse, self.unchecked, self.use, self.rules,
             self.choose,
         )  # fmt: skip
-        if not self.stop and all(effect is None for effect in effects):
-            # An empty branch of `choose` says "nothing happens here", as `pass` does.
-            if self.when is None and self.doc is None:
-                raise ValueError("a rule without any effect needs a `doc` that says why")
+        silent = not self.stop and all(effect is None for effect in effects)
+        # An empty branch of `choose` says "nothing happens here", as `pass` does.
+        if silent and self.when is None and self.doc is None:
+            raise ValueError("a rule without any effect needs a `doc` that says why")
         if self.each is not None and self.rules is None and self.use is None:
             raise ValueError("`each` goes with `rules` or `use`")
         if self.refuse is not None and self.id is None:

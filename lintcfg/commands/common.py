@@ -13,7 +13,7 @@ from ...matrix import loader
 from .. import options as o
 from ..config import Config, find_config, load_config
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
-from ..findings import SEVERITIES, Finding
+from ..findings import SEVERITIES, Finding, as_severity
 from ..flags import Command, strip_command
 from ..judge import Judge, Judgement, Launch
 from ..terminal import Style, wants_color
@@ -70,14 +70,14 @@ class Request:
             if _matches(finding, ignore):
                 continue
             level = self.config.severity.get(finding.code)
-            kept.append(replace(finding, severity=level) if level else finding)  # type: ignore[arg-type]
+            kept.append(replace(finding, severity=as_severity(level)) if level else finding)
         return kept
 
     def exit_code(self, findings: Iterable[Finding]) -> int:
         """1 where a certain finding reaches the threshold, else 0."""
         if self.given.has(o.EXIT_ZERO):
             return EXIT_CLEAN
-        threshold = SEVERITIES.index(self.option(o.FAIL_ON, "warning"))  # type: ignore[arg-type]
+        threshold = SEVERITIES.index(as_severity(self.option(o.FAIL_ON) or "warning"))
         reached = any(
             SEVERITIES.index(finding.severity) <= threshold and finding.certain
             for finding in findings

@@ -62,16 +62,16 @@ def print_values(judgement: Judgement, request: Request) -> None:
     width = max(len(name) for name, _, _ in rows)
     value_width = min(32, max(len(value) for _, value, _ in rows))
     for name, value, origin in rows:
-        print(
-            f"{name:{width}}  {style('bold', f'{value:{value_width}}')}  {style('dim', origin)}".rstrip()
-        )
+        cell = style("bold", f"{value:{value_width}}")
+        print(f"{name:{width}}  {cell}  {style('dim', origin)}".rstrip())
     if request.given.has(o.VERBOSE):
         print()
         print("trace:")
         for step in judgement.outcome.trace:
             mark = "" if step.certain else "  (perhaps)"
-            print(f"  {step.stage}: {step.field} {shown(step.before)} -> {shown(step.after)}"
-                  f"  {step.rule.id or ''} [{describe_source(step.rule.source)}]{mark}")  # fmt: skip
+            change = f"{step.field} {shown(step.before)} -> {shown(step.after)}"
+            origin = f"{step.rule.id or ''} [{describe_source(step.rule.source)}]"
+            print(f"  {step.stage}: {change}  {origin}{mark}")
 
 
 def _origin(name: str, steps: list[Step], judgement: Judgement) -> str:
@@ -131,9 +131,8 @@ def by_platform(request: Request) -> int:
     for row, judgement, findings in rows:
         kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
         verdict = style(kind, f"{VERDICTS[judgement.startup]:16}")
-        print(
-            f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {_gist(judgement, findings)}"
-        )
+        gist = _gist(judgement, findings)
+        print(f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {gist}".rstrip())
     return code
 
 

@@ -73,17 +73,15 @@ def run(arguments: Sequence[str]) -> int:
     for one in good:
         mark = style("good", " (default)") if one.default else ""
         state = one.judgement.outcome.state
-        print(
-            f"--attention-backend {style('bold', one.backend)}{mark}  page {shown(state['page_size'])}, "
-            f"KV {shown(state['kv_cache_dtype'])}"
-        )
+        values = f"page {shown(state['page_size'])}, KV {shown(state['kv_cache_dtype'])}"
+        print(f"--attention-backend {style('bold', one.backend)}{mark}  {values}")
         for finding in one.findings:
             print(f"    {finding.severity} {finding.code} {finding.message}")
     if not good:
         print("no backend carries all of it; nearest misses:")
     shown_bad = bad if request.given.has(o.VERBOSE) or not good else []
     for one in shown_bad:
-        reason = (one.changes or one.findings or [None])[0]
+        reason = next(iter(one.changes or one.findings), None)
         text = f"{reason.code} {reason.message}" if reason else "is replaced by another backend"
         print(style("dim", f"  not {one.backend}: {text}"))
     for text in assumptions((good or bad)[0].judgement, request):
@@ -119,7 +117,8 @@ def candidates(
     default = plain.read("fact.decode_backend") if plain.startup == "starts" else None
     flag = judge.flags.by_field["attention_backend"]
     aliases = judge.release["codes"].get("alias_values", {}).get("attention_backend", {})
-    good, bad = [], []
+    good: list[Candidate] = []
+    bad: list[Candidate] = []
     for backend in flag.choices or ():
         if backend in aliases:
             continue

@@ -110,8 +110,8 @@ class _Run:
     """The moving parts of one resolution."""
 
     __slots__ = (
-        "because", "doubt", "events", "label", "maybe_refused", "maybe_unchecked", "open_names", "refused", "stage", "state",
-        "stopped_at", "trace", "unchecked", "workers",
+        "because", "doubt", "events", "label", "maybe_refused", "maybe_unchecked", "open_names",
+        "refused", "stage", "state", "stopped_at", "trace", "unchecked", "workers",
     )  # fmt: skip
 
     def __init__(self, state: NameState, workers: Mapping[str, Mapping[str, Any]]) -> None:

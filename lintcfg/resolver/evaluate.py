@@ -28,7 +28,7 @@ class NameState(dict[str, Any]):
 
 
 def version_tuple(text: Any) -> tuple[int, ...]:
-    """Return the leading numbers of a dotted version; a version that is absent is older than all."""
+    """Return the leading numbers of a dotted version; an absent version is older than all."""
     numbers: list[int] = []
     for part in str(text or "").split("."):
         if not part.isdigit():
@@ -49,14 +49,14 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 def _contains(value: Any, operand: Any) -> bool:
     try:
-        return operand in value
+        return bool(operand in value)
     except TypeError:
         return False
 
 
 def _multiple_of(value: Any, operand: Any) -> bool:
     try:
-        return value % operand == 0
+        return bool(value % operand == 0)
     except (TypeError, ZeroDivisionError):
         return False
 

@@ -1,9 +1,9 @@
 """Compares attn-lint's verdicts with judged launches, field by field.
 
-    python -m tests.conformance.compare JUDGED… [--models FOLDER] [--show N] [--field NAME] [--stage STAGE]
+    python -m tests.conformance.compare JUDGED… [--models FOLDER] [--show N] [--only TEXT]
 
-JUDGED is JSON lines (or .jsonl.gz): `{"id", "argv", "platform", "model", "draft"?, "env"?, "verdict"}`,
-or a file of cases and, after a comma, the file of their verdicts.
+JUDGED is JSON lines (or .jsonl.gz) with id, argv, platform, model, draft, env and verdict, or a
+file of cases and, after a comma, the file of their verdicts.
 """
 
 from __future__ import annotations

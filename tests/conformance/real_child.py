@@ -158,7 +158,8 @@ class Judge:
         frames = traceback.extract_tb(error.__traceback__)
         if not frames:
             return None
-        return f"{frames[-1].filename.split('site-packages/')[-1]}:{frames[-1].lineno} {frames[-1].name}"
+        last = frames[-1]
+        return f"{last.filename.split('site-packages/')[-1]}:{last.lineno} {last.name}"
 
     # ------------------------------------------------------------------ verdict
 
