@@ -172,7 +172,35 @@ class Judge:
         elif startup == "starts" and any(problem.refuses is None for problem in parsed.problems):
             startup = "depends"
         findings = self.statements.findings(parsed, outcome, platform, problems)
+        inert = self._inert(parsed, platform, model, launch)
+        if inert:
+            findings = self.statements.ordered([*findings, *inert])
         return Judgement(launch, parsed, startup, stage, findings, outcome, gpu, model)
+
+    def _inert(
+        self,
+        parsed: ParsedLaunch,
+        platform: Mapping[str, Any] | None,
+        model: ModelTraits | None,
+        launch: Launch,
+    ) -> list[Finding]:
+        """Flags that do nothing as the launch stands, and what they would do to it one day."""
+        found: list[Finding] = []
+        for entry in self.statements.inert:
+            missing = entry["without"]
+            typed = [name for name in entry["flags"] if name in parsed.typed]
+            if not typed or parsed.values.get(missing) is not None:
+                continue
+            outcome = self.program.run(
+                {**parsed.values, missing: entry["assume"]},
+                typed=parsed.typed,
+                platform=platform,
+                model=model.traits if model is not None else None,
+                draft={"known": False},
+                environment=launch.environment,
+            )
+            found += self.statements.inert_findings(parsed, entry, typed, outcome, platform)
+        return found
 
     def _combine(self, judgement: Judgement) -> None:
         """Replace what the GPU leaves open by what each machine class says."""

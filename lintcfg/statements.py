@@ -50,6 +50,7 @@ class Statements:
         self.codes: dict[str, Mapping[str, Any]] = data["codes"]
         self.changes: dict[str, str] = data.get("changed_fields", {})
         self.kinds: dict[str, str] = data.get("parse_problems", {})
+        self.inert: list[Mapping[str, Any]] = data.get("inert_flags", [])
 
     def findings(
         self,
@@ -63,10 +64,56 @@ class Statements:
         found += [self._model_problem(problem) for problem in model_problems]
         found += [self._event(event, parsed, outcome, platform) for event in outcome.events]
         found += self._changes(parsed, outcome)
+        return self.ordered(found)
+
+    @staticmethod
+    def ordered(findings: Iterable[Finding]) -> list[Finding]:
+        """Each finding once, the gravest first."""
         unique: dict[tuple[Any, ...], Finding] = {}
-        for finding in found:
+        for finding in findings:
             unique.setdefault((finding.code, finding.message, finding.phase), finding)
         return sorted(unique.values(), key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def inert_findings(
+        self,
+        parsed: ParsedLaunch,
+        entry: Mapping[str, Any],
+        typed: list[str],
+        outcome: Outcome,
+        platform: Mapping[str, Any] | None,
+    ) -> list[Finding]:
+        """Findings about flags without effect, and about what `entry["assume"]` would meet."""
+        missing = self._flag(entry["without"])
+        found = [
+            self.finding(
+                "ATT307",
+                f"{self._flag(name)} has no effect without {missing}",
+                stage="advice",
+                label="advice",
+                flags=(self._flag(name), missing),
+                typed=True,
+                span=self._span(parsed, name),
+            )
+            for name in typed
+        ]
+        for event in outcome.events:
+            if event.kind != "refuse" or not event.certain:
+                continue
+            fields = [*(event.rule.refuse or {}).get("about", ()), *self._fields_of(event.rule)]
+            concerned = next((name for name in typed if name in fields), None)
+            if concerned is None:
+                continue
+            finding = self._event(event, parsed, outcome, platform)
+            found.append(
+                replace(
+                    finding,
+                    severity="warning",
+                    message=f"With {missing} {entry['assume']} this would be refused: "
+                    f"{finding.message}",
+                    span=self._span(parsed, concerned),
+                )
+            )
+        return found
 
     def finding(self, code: str, message: str, **more: Any) -> Finding:
         """A finding with the name and severity of its code."""
