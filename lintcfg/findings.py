@@ -69,7 +69,8 @@ class Finding:
         flags: flags concerned, the most telling first, in SGLang's spelling.
         typed: whether the user gave the first flag's value (False: SGLang picked it).
         certain: False where it hangs on something unknown, listed in `depends_on`.
-        platforms: names of the machine classes it holds for, where no GPU was given.
+        platforms: names of the machine classes it holds for, where no GPU was given; families:
+            likewise the families of models, where no model was.
         needs: what the launch would need, such as a compute capability; `has`: what it has.
         source: file and symbol of the release, or a public page.
         rule: id of the rule in the matrix.
@@ -88,6 +89,7 @@ class Finding:
     certain: bool = True
     depends_on: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
     needs: str | None = None
     has: str | None = None
     hint: str | None = None
@@ -112,7 +114,7 @@ class Finding:
             value = getattr(self, key)
             if value is not None and value != "":
                 out[key] = value
-        for key in ("flags", "depends_on", "platforms"):
+        for key in ("flags", "depends_on", "platforms", "families"):
             value = getattr(self, key)
             if value:
                 out[key] = list(value)

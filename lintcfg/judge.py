@@ -5,7 +5,7 @@ A `Judge` holds everything that launches share and is built once per release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,11 +57,21 @@ class Launch:
     partial: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A machine, and a family of models where the model is not known, with its judgement."""
+
+    gpu: str
+    family: str | None
+    judgement: Judgement
+
+
 @dataclass(slots=True)
 class Judgement:
     """The verdict on a launch and everything that led to it.
 
-    `platforms` gives the verdict for each machine class where no GPU was named.
+    `contexts` are the machines and families of models that were tried where the launch leaves
+    them open.
     """
 
     launch: Launch
@@ -72,7 +82,7 @@ class Judgement:
     outcome: Outcome
     gpu: str | None
     model: ModelTraits | None
-    platforms: dict[str, Judgement] = field(default_factory=dict)
+    contexts: list[Context] = field(default_factory=list)
 
     def resolved(self) -> dict[str, Any]:
         """Resolved values under SGLang's names; a value that is not known is a list of options."""
@@ -117,8 +127,12 @@ class Judge:
             self._platform_states[key] = found
         return found
 
-    def judge(self, launch: Launch, *, explain: bool = True) -> Judgement:
-        """Judge one launch; with `explain`, an unknown GPU is replaced by every class in turn.
+    def judge(self, launch: Launch) -> Judgement:
+        """Judge one launch.
+
+        An unknown GPU or model is first left open, which proves what holds for any; then every
+        class of machine and a model of every family is put in its place, so that the answer can
+        say where it starts and where it does not.
 
         Raises:
             UsageError: the GPU or the CUDA version is not one.
@@ -134,19 +148,67 @@ class Judge:
             partial=launch.partial,
         )
         model, model_problem = self._model(parsed.values.get("model_path"), draft=False)
-        draft, draft_problem = self._draft(parsed, model)
-        gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
+        draft, draft_problem = self._draft(parsed)
         problems = [problem for problem in (model_problem, draft_problem) if problem]
-        if gpu is not None:
-            return self._judge_on(launch, parsed, gpu, model, draft, problems)
-        judgement = self._judge_on(launch, parsed, None, model, draft, problems)
-        if explain and judgement.outcome.reads_unknown("platform."):
-            judgement.platforms = {
-                name: self._judge_on(launch, parsed, name, model, draft, problems)
-                for name in self.platforms.representatives()
-            }
-            self._combine(judgement)
+        gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
+        judgement = self._judge_on(launch, parsed, gpu, model, draft, problems)
+        if gpu is None or (model is None and model_problem is None):
+            self._explore(judgement, problems, draft)
         return judgement
+
+    def _explore(
+        self,
+        judgement: Judgement,
+        problems: list[ModelProblem],
+        draft: Mapping[str, Any] | None,
+    ) -> None:
+        """Put machines and models in place of what is not known, and add what they show."""
+        launch, parsed = judgement.launch, judgement.parsed
+        gpus = [judgement.gpu] if judgement.gpu is not None else self.platforms.representatives()
+        exact = judgement.model is not None
+        families: list[tuple[str | None, ModelTraits | None]] = [(None, judgement.model)]
+        if not exact:
+            families = [*self._archetypes()]
+        groups: dict[Any, str] = {}
+        for number, (family, model) in enumerate(families):
+            own_draft = draft
+            if family is not None and parsed.values.get("speculative_algorithm") is not None:
+                own_draft = self._archetype_draft(family, parsed, draft)
+            # Machines that the first family does not tell apart stand for one another.
+            tried = gpus if number == 0 or len(gpus) == 1 else list(groups.values())
+            for gpu in tried:
+                one = self._judge_on(launch, parsed, gpu, model, own_draft, problems)
+                judgement.contexts.append(Context(gpu or "", family, one))
+                if number == 0:
+                    first = next((e.rule for e in one.outcome.events if e.first), None)
+                    groups.setdefault((one.startup, first and first.id), gpu or "")
+        verdicts = {(one.judgement.startup) for one in judgement.contexts}
+        if judgement.startup == "depends" and exact and len(verdicts) == 1:
+            judgement.startup = verdicts.pop()
+            judgement.stage = judgement.contexts[0].judgement.stage
+        elif judgement.startup == "starts" and verdicts - {"starts"}:
+            judgement.startup = "depends"
+        judgement.findings = self.statements.merge(
+            judgement.findings, judgement.contexts, exact=exact
+        )
+
+    def _archetypes(self) -> list[tuple[str, ModelTraits]]:
+        """A model of every family, by the family's label."""
+        found = []
+        for label, ident in self.program.archetypes.items():
+            model, _ = self._model(ident, draft=False)
+            if model is not None:
+                found.append((label, model))
+        return found
+
+    def _archetype_draft(
+        self, family: str, parsed: ParsedLaunch, draft: Mapping[str, Any] | None
+    ) -> Mapping[str, Any] | None:
+        """The family's own model as its draft, where the launch names no draft."""
+        if parsed.values.get("speculative_draft_model_path"):
+            return draft
+        traits, _ = self._model(self.program.archetypes[family], draft=True)
+        return traits.traits if traits is not None else None
 
     def _judge_on(
         self,
@@ -202,17 +264,6 @@ class Judge:
             found += self.statements.inert_findings(parsed, entry, typed, outcome, platform)
         return found
 
-    def _combine(self, judgement: Judgement) -> None:
-        """Replace what the GPU leaves open by what each machine class says."""
-        each = judgement.platforms
-        verdicts = {one.startup for one in each.values()}
-        if judgement.startup == "depends" and judgement.model is not None and len(verdicts) == 1:
-            judgement.startup = verdicts.pop()
-            judgement.stage = next(iter(each.values())).stage
-        judgement.findings = self.statements.merge(
-            judgement.findings, {name: one.findings for name, one in each.items()}
-        )
-
     def _model(self, path: Any, *, draft: bool) -> tuple[ModelTraits | None, ModelProblem | None]:
         if not isinstance(path, str) or not path:
             return None, None
@@ -221,9 +272,7 @@ class Judge:
             return None, found
         return found, None
 
-    def _draft(
-        self, parsed: ParsedLaunch, model: ModelTraits | None
-    ) -> tuple[Mapping[str, Any] | None, ModelProblem | None]:
+    def _draft(self, parsed: ParsedLaunch) -> tuple[Mapping[str, Any] | None, ModelProblem | None]:
         """Traits of the draft model; the target doubles as its draft where no path is given."""
         if parsed.values.get("speculative_algorithm") is None:
             return {}, None
@@ -255,9 +304,3 @@ def _with_models(argv: list[str], launch: Launch, flags: FlagTable) -> list[str]
     if "model_path" not in seen and launch.model is not None:
         argv = [*argv, flags.by_field["model_path"].names[0], launch.model]
     return argv
-
-
-def judge_all(judge: Judge, launches: Iterable[Launch]) -> Iterable[Judgement]:
-    """Judge launches one after another, without the enumeration of machines."""
-    for launch in launches:
-        yield judge.judge(launch, explain=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..matrix.conditions import names_in
 from ..matrix.loader import Release
@@ -13,6 +13,9 @@ from .flags import FlagTable, ParsedLaunch, ParseProblem
 from .models import ModelProblem
 from .resolver.engine import Event, Outcome, Rule, Step
 from .resolver.values import Unknown
+
+if TYPE_CHECKING:
+    from .judge import Context
 
 
 def describe_source(source: Mapping[str, Any] | None) -> str | None:
@@ -265,27 +268,46 @@ class Statements:
     def _reads_platform(rule: Rule) -> bool:
         return any(name.startswith("platform.") for name in names_in(rule.node or []))
 
-    def merge(self, base: list[Finding], each: Mapping[str, list[Finding]]) -> list[Finding]:
-        """Findings for an unknown GPU: those of every machine class, and where each holds."""
-        where: dict[tuple[Any, ...], list[str]] = {}
-        first: dict[tuple[Any, ...], Finding] = {}
-        for name, findings in each.items():
-            for finding in findings:
-                key = (finding.code, finding.rule, finding.message, finding.phase, finding.certain)
-                where.setdefault(key, []).append(name)
-                first.setdefault(key, finding)
-        merged = []
-        for key, names in where.items():
-            finding = first[key]
-            if len(names) < len(each):
-                finding = replace(
-                    finding, platforms=tuple(names), certain=False, has=None,
-                    depends_on=(*(d for d in finding.depends_on), "gpu"),
-                )  # fmt: skip
-            else:
-                finding = replace(finding, has=None)
-            merged.append(finding)
+    def merge(self, base: list[Finding], contexts: list[Context], *, exact: bool) -> list[Finding]:
+        """Findings of a launch that leaves GPU or model open.
+
+        What the open run proves is certain. The rest comes from the contexts that were tried and
+        says for which it holds; where the model is known, what all machines share is certain too.
+        """
+        kept = [finding for finding in base if finding.certain]
+        known = {(finding.code, finding.rule, finding.phase) for finding in kept}
+        found: dict[tuple[Any, ...], tuple[Finding, list[Context]]] = {}
+        for context in contexts:
+            for finding in context.judgement.findings:
+                key = (finding.code, finding.rule, finding.phase)
+                if finding.certain and key not in known:
+                    entry = found.setdefault(key, (finding, []))
+                    if context not in entry[1]:
+                        entry[1].append(context)
+        for finding, where in found.values():
+            if exact and len(where) == len(contexts):
+                kept.append(replace(finding, has=None))
+                continue
+            gpus = tuple(dict.fromkeys(context.gpu for context in where))
+            families = tuple(dict.fromkeys(c.family for c in where if c.family is not None))
+            all_gpus = {context.gpu for context in contexts}
+            all_families = {context.family for context in contexts}
+            open_gpu, open_model = len(all_gpus) > 1, len(all_families) > 1
+            depends = []
+            if open_gpu and len(gpus) < len(all_gpus):
+                depends.append("gpu")
+            if open_model and len(families) < len(all_families):
+                depends.append("model")
+            kept.append(
+                replace(
+                    finding,
+                    certain=False,
+                    has=None,
+                    platforms=gpus if "gpu" in depends else (),
+                    families=families if "model" in depends else (),
+                    depends_on=tuple(depends) or ("model",),
+                )
+            )
         return sorted(
-            merged,
-            key=lambda finding: (not finding.certain, SEVERITIES.index(finding.severity)),
+            kept, key=lambda finding: (not finding.certain, SEVERITIES.index(finding.severity))
         )

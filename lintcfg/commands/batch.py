@@ -73,7 +73,7 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
             raise InputError(f"line {number}: not an object")
         ident = case.get("id")
         launch = _launch(case, number, request)
-        judgement = judge.judge(launch, explain=False)
+        judgement = judge.judge(launch)
     except LintError as error:
         return {"id": ident, "error": {"line": number, "message": str(error)}}
     except (Exception, RecursionError) as error:

@@ -121,9 +121,9 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     if judgement.model is None:
         path = judgement.parsed.values.get("model_path")
         if path:
-            lines.append(f"model {path!r} is not known here: its traits are left open")
+            lines.append(f"model {path!r} is not known here: judged for one of every family")
         else:
-            lines.append("model not given (--model-path): its traits are left open")
+            lines.append("model not given (--model-path): judged for one of every family")
     elif judgement.model.origin != "config.json":
         lines.append(f"model traits from {judgement.model.origin}")
     return lines
@@ -140,6 +140,9 @@ def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding])
         "resolved": judgement.resolved(),
         "assumptions": assumptions(judgement, request),
     }
-    if judgement.platforms:
-        out["platforms"] = {name: one.startup for name, one in judgement.platforms.items()}
+    if judgement.contexts:
+        out["contexts"] = [
+            {"gpu": one.gpu, "family": one.family, "startup": one.judgement.startup}
+            for one in judgement.contexts
+        ]
     return out

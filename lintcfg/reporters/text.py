@@ -50,22 +50,38 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         if (count := sum(finding.severity == severity for finding in findings))
     ]
     print(f"{line}: {', '.join(counts) or 'nothing to report'}")
-    if judgement.platforms and judgement.startup == "depends":
-        for verdict, names in by_verdict(judgement).items():
-            print(f"  {VERDICTS[verdict]} on {', '.join(names)}")
+    if judgement.contexts and judgement.startup == "depends":
+        for line in by_verdict(judgement):
+            print(f"  {line}")
     for text in assumptions(judgement, request):
         print(style("dim", f"  {text}"))
 
 
-def by_verdict(judgement: Judgement) -> dict[str, list[str]]:
-    """Architectures by verdict, where no GPU was given."""
-    program = judgement.outcome.program
-    out: dict[str, list[str]] = {}
-    titles = {row["name"]: row["architecture"] for row in program.release["platforms"]}
-    for name, one in judgement.platforms.items():
-        label = titles[name] if titles[name].startswith(("sm", "gfx")) else name
-        out.setdefault(one.startup, []).append(label)
-    return out
+def by_verdict(judgement: Judgement) -> list[str]:
+    """Where the launch starts and where it does not, a line for each answer."""
+    rows = judgement.outcome.program.release["platforms"]
+    label = {
+        row["name"]: row["architecture"]
+        if row["architecture"].startswith(("sm", "gfx"))
+        else row["name"]
+        for row in rows
+    }
+    answers: dict[tuple[str | None, str], list[str]] = {}
+    for context in judgement.contexts:
+        key = (context.family, context.judgement.startup)
+        answers.setdefault(key, []).append(label[context.gpu])
+    gpus = {context.gpu for context in judgement.contexts}
+    lines: dict[str, list[str]] = {}
+    for (family, startup), where in answers.items():
+        text = VERDICTS[startup]
+        alone = len({s for f, s in answers if f == family}) == 1
+        if len(gpus) > 1 and not alone:
+            text += f" on {', '.join(dict.fromkeys(where))}"
+        lines.setdefault(text, []).append(family or "")
+    return [
+        f"{', '.join(families)} models: {text}" if families != [""] else text
+        for text, families in lines.items()
+    ]
 
 
 def concise(finding: Finding) -> str:
@@ -93,8 +109,10 @@ def print_finding(finding: Finding, judgement: Judgement, request: Request, verb
         details.append(f"this is {finding.has}")
     if details:
         print(f"  {'; '.join(details)}")
-    if finding.platforms:
-        print(f"  on {', '.join(finding.platforms)}")
+    if finding.platforms or finding.families:
+        where = [f"on {', '.join(finding.platforms)}"] if finding.platforms else []
+        where += [f"for {', '.join(finding.families)} models"] if finding.families else []
+        print(f"  {' '.join(where)}")
     elif not finding.certain and finding.depends_on:
         print(f"  depends on {', '.join(finding.depends_on)}")
     if finding.hint:

@@ -140,6 +140,7 @@ class Program:
         self.evaluator = Evaluator(data["definitions"])
         self.virtual_fields: dict[str, Any] = data["virtual_fields"]
         self.environment: dict[str, Any] = data["environment"]
+        self.archetypes: dict[str, str] = data["archetypes"]
         self._library_data = data["libraries"]
         self._libraries: dict[str, list[Rule]] = {}
         self.stages = [

@@ -45,7 +45,6 @@ def difference(judge: Judge, case: Case, verdict: dict[str, Any]) -> list[Differ
     judgement = judge.judge(
         Launch(["--model-path", case.model, *case.argv], environment=case.environment,
                gpu=case.platform),
-        explain=False,
     )  # fmt: skip
     real = "starts" if verdict["ok"] else "refuses"
     ours = judgement.startup

@@ -95,7 +95,7 @@ def compare(source: str, judge: Judge, models: Path, report: Report) -> None:
         report.launches += 1
         real = "starts" if verdict["ok"] else "refuses"
         try:
-            judgement = judge.judge(launch_of(case, models), explain=False)
+            judgement = judge.judge(launch_of(case, models))
         except Exception as error:
             report.verdicts[f"crash {type(error).__name__}"] += 1
             report.disagreements.append({"kind": "crash", "case": case, "error": repr(error)})
