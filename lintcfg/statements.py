@@ -126,9 +126,8 @@ class Statements:
 
     def _parse_problem(self, problem: ParseProblem) -> Finding:
         fixes: tuple[Fix, ...] = ()
-        if problem.field and problem.replacement:
-            safe = problem.kind == "deprecated"
-            fixes = (Fix(problem.field, problem.flag or "", problem.replacement, safe=safe),)
+        if problem.kind == "removed" and problem.field and problem.replacement:
+            fixes = (Fix(problem.field, problem.flag or "", problem.replacement),)
         config = problem.config
         return self.finding(
             self.kinds[problem.kind],

@@ -26,8 +26,10 @@ def write_release(folder: Path, rules: list[Any], library: dict[str, Any] | None
         },
         "platforms.yaml": {
             "platforms": [
-                {"name": "gpu", "title": "GPU", "kind": "cuda", "vendor": "V", "architecture": "sm90",
-                 "capability": [9, 0], "cuda": "12.8", "memory_mib": 1},
+                {
+                    "name": "gpu", "title": "GPU", "kind": "cuda", "vendor": "V",
+                    "architecture": "sm90", "capability": [9, 0], "cuda": "12.8", "memory_mib": 1,
+                },
             ]
         },
         "facts.yaml": {

@@ -110,13 +110,14 @@ class _Run:
     """The moving parts of one resolution."""
 
     __slots__ = (
-        "because", "doubt", "events", "label", "maybe_refused", "maybe_unchecked", "open_names",
-        "refused", "stage", "state", "stopped_at", "trace", "unchecked", "workers",
+        "because", "doubt", "events", "installed", "label", "maybe_refused", "maybe_unchecked",
+        "open_names", "refused", "stage", "state", "stopped_at", "trace", "unchecked", "workers",
     )  # fmt: skip
 
     def __init__(self, state: NameState, workers: Mapping[str, Mapping[str, Any]]) -> None:
         self.state = state
         self.workers = workers
+        self.installed: Mapping[str, Any] = {}  # the `worker.*` values in place
         self.events: list[Event] = []
         self.trace: list[Step] = []
         self.because: list[list[str]] = []
@@ -391,10 +392,14 @@ class Program:
 
     @staticmethod
     def _install(worker: str, run: _Run) -> None:
-        for name in [name for name in run.state if name.startswith("worker.")]:
-            del run.state[name]
-        for name, value in run.workers[worker].items():
-            run.state["worker." + name] = value
+        state = run.state
+        # A fork may have put back values of a worker installed before it.
+        stale = [n for n in state if n.startswith("worker.")] if run.doubt else run.installed
+        for name in stale:
+            state.pop(name, None)
+        traits = {f"worker.{name}": value for name, value in run.workers[worker].items()}
+        state.update(traits)
+        run.installed = traits
 
     @staticmethod
     def _write(rule: Rule, run: _Run) -> None:
