@@ -128,7 +128,7 @@ class Platform(Strict):
 
 
 class PlatformFile(Strict):
-    platforms: list[Platform]
+    platforms: list[Platform] = Field(min_length=1)
 
 
 class Definition(Strict):

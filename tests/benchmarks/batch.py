@@ -1,6 +1,6 @@
 """Batch mode: launches judged a second on one core.
 
-    python tests/benchmarks/batch.py [--count N]
+python tests/benchmarks/batch.py [--count N]
 """
 
 from __future__ import annotations
