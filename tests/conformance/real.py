@@ -17,10 +17,20 @@ CHILD = Path(__file__).with_name("real_child.py")
 
 
 class RealSGLang:
-    """A pool of judges, started when their machine is first asked about."""
+    """A pool of judges, started when their machine is first asked about.
 
-    def __init__(self, machines: dict[str, dict[str, Any]]) -> None:
+    `child` is the script that answers, `options` what it takes after the machine.
+    """
+
+    def __init__(
+        self,
+        machines: dict[str, dict[str, Any]],
+        child: Path = CHILD,
+        options: Sequence[str] = (),
+    ) -> None:
         self._machines = machines
+        self._child = child
+        self._options = options
         self._children: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> RealSGLang:
@@ -41,7 +51,8 @@ class RealSGLang:
         """Verdicts on launches for one machine, in order."""
         child = self._children.get(platform)
         if child is None:
-            command = [interpreter(), CHILD, json.dumps(self._machines[platform])]
+            machine = json.dumps(self._machines[platform])
+            command = [interpreter(), self._child, machine, *self._options]
             child = subprocess.Popen(
                 [str(word) for word in command],
                 stdin=subprocess.PIPE,

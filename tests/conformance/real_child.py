@@ -392,7 +392,7 @@ def _on_meta() -> Any:
     return ToMeta()
 
 
-def _in_fork(judge: Judge, case: dict[str, Any]) -> str:
+def in_fork(judge: Judge, case: dict[str, Any]) -> str:
     """Answer in a child process."""
     read, write = os.pipe()
     child = os.fork()
@@ -423,7 +423,7 @@ def main() -> None:
     gc.freeze()
     for line in sys.stdin:
         if line.strip():
-            out.write(_in_fork(judge, json.loads(line)) + "\n")
+            out.write(in_fork(judge, json.loads(line)) + "\n")
             out.flush()
 
 
