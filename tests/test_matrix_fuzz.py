@@ -23,7 +23,8 @@ SMALL = {
     "facts.yaml": "environment: {A: {type: bool, source: {file: srt/a.py}}}\n",
     "stages/one.yaml": (
         "stage: one\nlabel: resolve\nsummary: One.\nsource: {file: srt/a.py, symbol: f}\nrules:\n"
-        "- {id: r, when: {platform.kind: cuda, env.A: true}, refuse: {code: ATT201, message: not here}}\n"
+        "- {id: r, when: {platform.kind: cuda, env.A: true},\n"
+        "   refuse: {code: ATT201, message: not here}}\n"
         "- choose: [{when: {platform.major: {gt: 8}}, stop: true}, {doc: nothing}]\n"
     ),
 }
@@ -95,13 +96,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_release_that_is_not_there() -> None:
-    with pytest.raises(ReleaseNotFound, match="there is: 0.5.22"):
+    with pytest.raises(ReleaseNotFound, match=r"there is: 0\.5\.22"):
         loader.load(release="9.9.9")
 
 
 def test_a_damaged_compiled_file_names_itself(tmp_path: Path) -> None:
     (tmp_path / "program.json").write_text("{", encoding="utf-8")
-    with pytest.raises(MatrixDataError, match="program.json"):
+    with pytest.raises(MatrixDataError, match=r"program\.json"):
         loader.Release("sglang", "x", tmp_path)["program"]
 
 
