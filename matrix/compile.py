@@ -248,6 +248,7 @@ def _fact_names() -> set[str]:
 #: Data files that are carried over as they are, once validated: file name -> section name.
 PLAIN_SECTIONS = (
     "flags", "history", "commands", "architectures", "config_defaults", "models", "codes",
+    "features",
 )  # fmt: skip
 
 

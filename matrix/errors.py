@@ -2,7 +2,8 @@
 
 MatrixError
 ├── MatrixDataError    a data file is broken or contradicts the schema; the text has the place
-└── ReleaseNotFound    no data for the release asked for
+├── ReleaseNotFound    no data for the release asked for
+└── UnknownName        no backend or family of that name; the text says what there is
 """
 
 from __future__ import annotations
@@ -22,3 +23,7 @@ class MatrixDataError(MatrixError):
 
 class ReleaseNotFound(MatrixError):
     """The engine or release asked for has no data here."""
+
+
+class UnknownName(MatrixError):
+    """A backend or a family that the release does not have."""

@@ -11,8 +11,7 @@ def split_backends(prefill: str | None, decode: str | None, base: str | None) ->
     return (prefill or base) != (decode or base)
 
 
-@fact("tp_size", "attn_dp_size", "attn_cp_size")
-def attn_tp_size(tp: int, dp: int, cp: int) -> int:
+def _attention_ranks(tp: int, dp: int, cp: int) -> int:
     """Ranks that attention heads are spread over: what data and context parallelism leave."""
     return tp // dp // cp
 
@@ -20,7 +19,7 @@ def attn_tp_size(tp: int, dp: int, cp: int) -> int:
 @fact("worker.num_attention_heads", "tp_size", "attn_dp_size", "attn_cp_size")
 def worker_heads_per_rank(heads: int, tp: int, dp: int, cp: int) -> int:
     """Query heads that one attention rank computes."""
-    return heads // attn_tp_size(tp, dp, cp)
+    return heads // _attention_ranks(tp, dp, cp)
 
 
 @fact(
@@ -28,20 +27,24 @@ def worker_heads_per_rank(heads: int, tp: int, dp: int, cp: int) -> int:
 )
 def worker_gqa_ratio(heads: int, kv_heads: int, tp: int, dp: int, cp: int) -> int:
     """Query heads per KV head on one attention rank; KV heads are replicated, never split."""
-    ranks = attn_tp_size(tp, dp, cp)
+    ranks = _attention_ranks(tp, dp, cp)
     return (heads // ranks) // max(1, kv_heads // ranks)
+
+
+def _tensor_rank_heads(heads: int, kv_heads: int, tp: int) -> tuple[int, int]:
+    return heads // tp, max(1, kv_heads // tp)
 
 
 @fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size")
 def worker_heads_per_tensor_rank(heads: int, kv_heads: int, tp: int) -> list[int]:
     """Query and KV heads of one tensor-parallel rank, data parallelism left aside."""
-    return [heads // tp, max(1, kv_heads // tp)]
+    return list(_tensor_rank_heads(heads, kv_heads, tp))
 
 
 @fact("worker.num_attention_heads", "worker.num_kv_heads", "tp_size")
 def worker_tensor_rank_gqa_ratio(heads: int, kv_heads: int, tp: int) -> int:
     """Query heads per KV head of one tensor-parallel rank."""
-    query, key = worker_heads_per_tensor_rank(heads, kv_heads, tp)
+    query, key = _tensor_rank_heads(heads, kv_heads, tp)
     return query // key
 
 
