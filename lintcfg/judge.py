@@ -147,7 +147,7 @@ class Judge:
             unknown=launch.unknown,
             partial=launch.partial,
         )
-        model, model_problem = self._model(parsed.values.get("model_path"), draft=False)
+        model, model_problem = self._model(parsed.values.get("model_path"), parsed, draft=False)
         draft, draft_problem = self._draft(parsed)
         problems = [problem for problem in (model_problem, draft_problem) if problem]
         gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
@@ -196,7 +196,7 @@ class Judge:
         """A model of every family, by the family's label."""
         found = []
         for label, ident in self.program.archetypes.items():
-            model, _ = self._model(ident, draft=False)
+            model, _ = self._model(ident, None, draft=False)
             if model is not None:
                 found.append((label, model))
         return found
@@ -207,7 +207,7 @@ class Judge:
         """The family's own model as its draft, where the launch names no draft."""
         if parsed.values.get("speculative_draft_model_path"):
             return draft
-        traits, _ = self._model(self.program.archetypes[family], draft=True)
+        traits, _ = self._model(self.program.archetypes[family], parsed, draft=True)
         return traits.traits if traits is not None else None
 
     def _judge_on(
@@ -264,10 +264,23 @@ class Judge:
             found += self.statements.inert_findings(parsed, entry, typed, outcome, platform)
         return found
 
-    def _model(self, path: Any, *, draft: bool) -> tuple[ModelTraits | None, ModelProblem | None]:
+    def _model(
+        self, path: Any, parsed: ParsedLaunch | None, *, draft: bool
+    ) -> tuple[ModelTraits | None, ModelProblem | None]:
+        """Traits of a path or id, with what the launch says about reading it."""
         if not isinstance(path, str) or not path:
             return None, None
-        found = resolve_model(path, self.release, is_draft=draft)
+        algorithm = overrides = None
+        if parsed is not None:
+            algorithm = parsed.values.get("speculative_algorithm")
+            overrides = _json_object(parsed.values.get("json_model_override_args"))
+        found = resolve_model(
+            path,
+            self.release,
+            is_draft=draft,
+            algorithm=algorithm if isinstance(algorithm, str) else None,
+            overrides=overrides,
+        )
         if isinstance(found, ModelProblem):
             return None, found
         return found, None
@@ -275,10 +288,25 @@ class Judge:
     def _draft(self, parsed: ParsedLaunch) -> tuple[Mapping[str, Any] | None, ModelProblem | None]:
         """Traits of the draft model; the target doubles as its draft where no path is given."""
         if parsed.values.get("speculative_algorithm") is None:
-            return {}, None
+            return {"known": False}, None
         path = parsed.values.get("speculative_draft_model_path") or parsed.values.get("model_path")
-        traits, problem = self._model(path, draft=True)
+        traits, problem = self._model(path, parsed, draft=True)
+        if traits is None and problem is None:
+            return ({"known": False} if path else None), None
         return (traits.traits if traits is not None else None), problem
+
+
+def _json_object(text: Any) -> dict[str, Any] | None:
+    """The object that a flag's JSON text holds, or None; what is no JSON is refused elsewhere."""
+    if not isinstance(text, str) or text.strip() in {"", "{}"}:
+        return None
+    import json
+
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _with_models(argv: list[str], launch: Launch, flags: FlagTable) -> list[str]:
