@@ -152,7 +152,10 @@ class Judge:
         problems = [problem for problem in (model_problem, draft_problem) if problem]
         gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
         judgement = self._judge_on(launch, parsed, gpu, model, draft, problems)
-        if gpu is None or (model is None and model_problem is None):
+        if model_problem is not None:
+            # Nothing more can be told of a model whose configuration is refused.
+            judgement.findings = [finding for finding in judgement.findings if finding.certain]
+        elif gpu is None or model is None:
             self._explore(judgement, problems, draft)
         return judgement
 
@@ -231,6 +234,8 @@ class Judge:
         startup, stage = outcome.startup, outcome.stage
         if parsed.refusal is not None:
             startup, stage = "refuses", "parse"
+        elif startup != "refuses" and any(problem.refuses for problem in problems):
+            startup, stage = "refuses", "resolve"
         elif startup == "starts" and any(problem.refuses is None for problem in parsed.problems):
             startup = "depends"
         findings = self.statements.findings(parsed, outcome, platform, problems)
