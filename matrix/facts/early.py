@@ -10,21 +10,15 @@ from .registry import fact
 
 
 @fact("model_path")
-def model_path_key(path: str) -> str:
+def model_path_key(path: str | None) -> str | None:
     """The model path in lower case, as special names are compared."""
-    return path.lower()
+    return None if path is None else path.lower()
 
 
 @fact("device")
-def device_type(device: str) -> str:
+def device_type(device: str | None) -> str | None:
     """The device without an index: `type:0` is a `type`."""
-    return device.split(":")[0]
-
-
-@fact("log_level")
-def log_level_name(level: str) -> str:
-    """The name that the logging module knows a level by."""
-    return level.upper()
+    return None if device is None else device.split(":")[0]
 
 
 @fact("tp_size", "nnodes", "pp_size")
