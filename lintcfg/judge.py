@@ -152,6 +152,7 @@ class Judge:
         problems = [problem for problem in (model_problem, draft_problem) if problem]
         gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
         judgement = self._judge_on(launch, parsed, gpu, model, draft, problems)
+        self._add_inert(judgement)
         if model_problem is not None:
             # Nothing more can be told of a model whose configuration is refused.
             judgement.findings = [finding for finding in judgement.findings if finding.certain]
@@ -185,7 +186,10 @@ class Judge:
                 if number == 0:
                     first = next((e.rule for e in one.outcome.events if e.first), None)
                     groups.setdefault((one.startup, first and first.id), gpu or "")
-        verdicts = {(one.judgement.startup) for one in judgement.contexts}
+        started = [one for one in judgement.contexts if one.judgement.startup == "starts"]
+        if started:
+            self._add_inert(started[0].judgement)
+        verdicts = {one.judgement.startup for one in judgement.contexts}
         if judgement.startup == "depends" and exact and len(verdicts) == 1:
             judgement.startup = verdicts.pop()
             judgement.stage = judgement.contexts[0].judgement.stage
@@ -239,35 +243,29 @@ class Judge:
         elif startup == "starts" and any(problem.refuses is None for problem in parsed.problems):
             startup = "depends"
         findings = self.statements.findings(parsed, outcome, platform, problems)
-        inert = self._inert(parsed, platform, model, launch)
-        if inert:
-            findings = self.statements.ordered([*findings, *inert])
         return Judgement(launch, parsed, startup, stage, findings, outcome, gpu, model)
 
-    def _inert(
-        self,
-        parsed: ParsedLaunch,
-        platform: Mapping[str, Any] | None,
-        model: ModelTraits | None,
-        launch: Launch,
-    ) -> list[Finding]:
-        """Flags that do nothing as the launch stands, and what they would do to it one day."""
-        found: list[Finding] = []
+    def _add_inert(self, judgement: Judgement) -> None:
+        """Add flags that do nothing as the launch stands, and what they would do to it one day."""
+        parsed = judgement.parsed
         for entry in self.statements.inert:
             missing = entry["without"]
             typed = [name for name in entry["flags"] if name in parsed.typed]
             if not typed or parsed.values.get(missing) is not None:
                 continue
+            platform = None
+            if judgement.gpu is not None:
+                platform = self.platform_state(judgement.gpu, judgement.launch.cuda)
             outcome = self.program.run(
                 {**parsed.values, missing: entry["assume"]},
                 typed=parsed.typed,
                 platform=platform,
-                model=model.traits if model is not None else None,
+                model=judgement.model.traits if judgement.model is not None else None,
                 draft={"known": False},
-                environment=launch.environment,
+                environment=judgement.launch.environment,
             )
-            found += self.statements.inert_findings(parsed, entry, typed, outcome, platform)
-        return found
+            inert = self.statements.inert_findings(parsed, entry, typed, outcome, platform)
+            judgement.findings = self.statements.ordered([*judgement.findings, *inert])
 
     def _model(
         self, path: Any, parsed: ParsedLaunch | None, *, draft: bool

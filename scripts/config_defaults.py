@@ -188,7 +188,11 @@ class Prober:
             entry["aliases"] = dict(aliases)
         targets = {*KEYS, *aliases.values()}
         given = parameters(cls)
-        strict = hasattr(cls, "__validators__") and "__init__" in dir(cls) and dataclasses.is_dataclass(cls)
+        strict = (
+            hasattr(cls, "__validators__")
+            and "__init__" in dir(cls)
+            and dataclasses.is_dataclass(cls)
+        )
         entry["strict"] = bool(strict and not _custom_init(cls))
         fields: dict[str, Any] = {}
         constants: dict[str, Any] = {}
@@ -210,7 +214,11 @@ class Prober:
             if name in fields or name in aliases or name in SUBS:
                 continue
             default = given.get(name)
-            value = 36 if not isinstance(default, int) or isinstance(default, bool) else default * 2 or 36
+            value = (
+                36
+                if not isinstance(default, int) or isinstance(default, bool)
+                else default * 2 or 36
+            )
             other, _ = make(cls, {name: value})
             if other is None:
                 continue
@@ -312,7 +320,9 @@ class Prober:
                                     "part": "num_attention_heads"}]  # fmt: skip
                 break
 
-    def _drivers(self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    def _drivers(
+        self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]
+    ) -> list[str]:
         """Names whose value changes any attribute of interest other than their own."""
         found = []
         for name in sorted({*given, *entry["fields"], *entry.get("renamed", ()), *KEYS}):
@@ -356,7 +366,9 @@ class Prober:
             samples.append((values, {key: read(other, key) for key in KEYS}))
 
     def _explained(self, entry: dict[str, Any], key: str, samples: list[Any]) -> bool:
-        library = self.engine.Library({"classes": {"x": {**entry, "sub": {}}}, "auto": {}, "registry": {}})
+        library = self.engine.Library(
+            {"classes": {"x": {**entry, "sub": {}}}, "auto": {}, "registry": {}}
+        )
         for values, actual in samples:
             if actual is None:
                 continue
@@ -502,7 +514,9 @@ def main() -> None:
         "registry": {key: names[cls] for key, cls in sorted(registry.items())},
         "classes": output,
     }
-    print("# Made by scripts/config_defaults.py; do not edit. Hand-written rules: config_rules.yaml.")
+    print(
+        "# Made by scripts/config_defaults.py; do not edit. Hand-written rules: config_rules.yaml."
+    )
     yaml.safe_dump(data, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
 
 

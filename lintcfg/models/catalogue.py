@@ -34,7 +34,8 @@ class Catalogue:
         assumptions = data["assumptions"]
         self.mirrors = tuple(assumptions["mirrors"])
         self.suffixes = [
-            (re.compile(row["suffix"] + r"\Z", re.IGNORECASE), row) for row in assumptions["suffixes"]
+            (re.compile(row["suffix"] + r"\Z", re.IGNORECASE), row)
+            for row in assumptions["suffixes"]
         ]
 
     def find(self, name: str) -> tuple[Values, str] | None:

@@ -63,7 +63,10 @@ def block_size(config: Config) -> int | None:
     own = config.get("dflash_config")
     own = own if isinstance(own, dict) else {}
     value = own.get("block_size", config.get("block_size"))
-    for first, second in (("conv_kernel_size", "conv_group_size"), ("selector_rank", "selector_top_k")):
+    for first, second in (
+        ("conv_kernel_size", "conv_group_size"),
+        ("selector_rank", "selector_top_k"),
+    ):
         if bool(own.get(first, 0)) != bool(own.get(second, 0)):
             return None
     layers = own.get("target_layer_ids", config.get("target_layer_ids"))

@@ -138,7 +138,9 @@ def _formats(described: Any, *, groups_only: bool = False) -> list[str]:
     groups = described.get("config_groups")
     found = [] if groups_only else [str(described.get("format", ""))]
     if isinstance(groups, dict):
-        found += [str(group.get("format", "")) for group in groups.values() if isinstance(group, dict)]
+        found += [
+            str(group.get("format", "")) for group in groups.values() if isinstance(group, dict)
+        ]
     return found
 
 

@@ -186,7 +186,9 @@ class Deriver:
         found["num_kv_heads"] = self._kv_heads(top, text, stateful=stateful)
         per_layer = text.get("num_attention_heads_per_layer")
         found["max_attention_heads"] = (
-            max(per_layer) if isinstance(per_layer, list) and per_layer else found["num_attention_heads"]
+            max(per_layer)
+            if isinstance(per_layer, list) and per_layer
+            else found["num_attention_heads"]
         )
         return found
 
@@ -220,12 +222,11 @@ class Deriver:
 
     # --- what goes in and out
 
-    def _modalities(
-        self, top: Config, text: Config, sets: Mapping[str, bool], arch: str
-    ) -> Values:
-        vision_by_layers = self.special["vision_by_layers"]["model_type"] == top.model_type and (
-            top.get("vision_n_layers") or 0
-        ) > 0
+    def _modalities(self, top: Config, text: Config, sets: Mapping[str, bool], arch: str) -> Values:
+        vision_by_layers = (
+            self.special["vision_by_layers"]["model_type"] == top.model_type
+            and (top.get("vision_n_layers") or 0) > 0
+        )
         multimodal = sets["multimodal-archs"] or top is not text or vision_by_layers
         towers = top.has("vision_config") and top.has("audio_config")
         lacks_towers = arch in self.sets["mimo-v2-multimodal-archs"] and not towers

@@ -20,6 +20,11 @@ from .values import UNKNOWN, Unknown, join
 Kind = Literal["refuse", "warn", "advise", "unchecked"]
 Startup = Literal["starts", "refuses", "depends", "unchecked"]
 
+_NESTED = frozenset({"rules", "use", "choose", "each"})
+_SPECIAL = frozenset({"warn", "advise", "unchecked", "worker", "stop"})
+#: Models whose traits are kept under their full names.
+RENAMED = 512
+
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_.]*)\}")
 
 
@@ -60,7 +65,7 @@ class Outcome:
     program: Program
     startup: Startup
     stage: str
-    state: NameState
+    state: RunState
     events: list[Event]
     trace: list[Step]
     open_names: frozenset[str]
@@ -90,6 +95,7 @@ class Rule:
     choose: list[Rule] | None
     stop: bool
     plain: bool  # only a write or a refusal: the common case
+    pending: Any  # nested rules that are not compiled yet
 
 
 @dataclass(slots=True)
@@ -110,14 +116,14 @@ class _Run:
     """The moving parts of one resolution."""
 
     __slots__ = (
-        "because", "doubt", "events", "installed", "label", "maybe_refused", "maybe_unchecked",
+        "because", "doubt", "events", "journal", "label", "maybe_refused", "maybe_unchecked",
         "open_names", "refused", "stage", "state", "stopped_at", "trace", "unchecked", "workers",
     )  # fmt: skip
 
-    def __init__(self, state: NameState, workers: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, state: RunState, workers: Mapping[str, Mapping[str, Any]]) -> None:
         self.state = state
         self.workers = workers
-        self.installed: Mapping[str, Any] = {}  # the `worker.*` values in place
+        self.journal: dict[str, Any] | None = None  # inside a fork: values before its writes
         self.events: list[Event] = []
         self.trace: list[Step] = []
         self.because: list[list[str]] = []
@@ -142,6 +148,10 @@ class Program:
         self.virtual_fields: dict[str, Any] = data["virtual_fields"]
         self.environment: dict[str, Any] = data["environment"]
         self.archetypes: dict[str, str] = data["archetypes"]
+        self._defaults = {
+            f"env.{name}": variable["default"] for name, variable in self.environment.items()
+        }
+        self._renamed: dict[tuple[str, int], tuple[Mapping[str, Any], dict[str, Any]]] = {}
         self._library_data = data["libraries"]
         self._libraries: dict[str, list[Rule]] = {}
         self.stages = [
@@ -161,22 +171,7 @@ class Program:
     def _rule(self, data: Any) -> Rule:
         get = data.get
         node = get("when")
-        nested = self._rules(data["rules"]) if "rules" in data else None
-        if "use" in data:
-            nested = [*self._library(data["use"]), *(nested or [])]
-        each = None
-        if "each" in data:
-            each = [
-                _Binding(
-                    [
-                        (name, self.evaluator.expression(value))
-                        for name, value in binding.get("names", ())
-                    ],
-                    binding.get("worker"),
-                    self.evaluator.condition(binding["when"]) if "when" in binding else None,
-                )
-                for binding in data["each"]
-            ]
+        nested = not _NESTED.isdisjoint(data)
         writes = None
         if "set" in data:
             writes = [(name, self.evaluator.expression(value)) for name, value in data["set"]]
@@ -192,15 +187,35 @@ class Program:
             writes=writes,
             refuse=get("refuse"),
             unchecked=get("unchecked"),
-            each=each,
-            rules=nested,
-            choose=self._rules(data["choose"]) if "choose" in data else None,
+            each=None,
+            rules=None,
+            choose=None,
             stop=get("stop", False),
-            plain=not (
-                "warn" in data or "advise" in data or "unchecked" in data or "each" in data
-                or "worker" in data or "choose" in data or "stop" in data or nested is not None
-            ),
-        )  # fmt: skip
+            plain=not nested and _SPECIAL.isdisjoint(data),
+            pending=data if nested else None,
+        )
+
+    def _expand(self, rule: Rule) -> None:
+        """Compile what is nested in a rule; most rules of most runs are never entered."""
+        data, rule.pending = rule.pending, None
+        if "rules" in data:
+            rule.rules = self._rules(data["rules"])
+        if "use" in data:
+            rule.rules = [*self._library(data["use"]), *(rule.rules or [])]
+        if "choose" in data:
+            rule.choose = self._rules(data["choose"])
+        if "each" in data:
+            rule.each = [
+                _Binding(
+                    [
+                        (name, self.evaluator.expression(value))
+                        for name, value in binding.get("names", ())
+                    ],
+                    binding.get("worker"),
+                    self.evaluator.condition(binding["when"]) if "when" in binding else None,
+                )
+                for binding in data["each"]
+            ]
 
     def run(
         self,
@@ -222,20 +237,16 @@ class Program:
             draft: likewise for the draft model; None: unknown, {} where there is none.
             environment: SGLang's variables as they are set.
         """
-        state = NameState(values)
+        typed = frozenset(typed)
+        state = RunState(values, values, typed)
         state.update(self.virtual_fields)
         if platform is not None:
             state.update(platform)
         workers: dict[str, Mapping[str, Any]] = {"model": model or {}, "draft": draft or {}}
         for prefix, traits in workers.items():
-            for name, value in traits.items():
-                state[f"{prefix}.{name}"] = value
-        for name, variable in self.environment.items():
-            text = None if environment is None else environment.get(name)
-            state["env." + name] = (
-                variable["default"] if text is None else _environment_value(text, variable)
-            )
-        run = _Run(_Raw(state, values, frozenset(typed)), workers)
+            state.update(self._prefixed(prefix, traits))
+        state.update(self._environment(environment))
+        run = _Run(state, workers)
         for stage in self.stages:
             run.stage, run.label = stage.name, stage.label
             self._run(stage.rules, run)
@@ -253,6 +264,28 @@ class Program:
             frozenset(run.open_names),
         )  # fmt: skip
 
+    def _prefixed(self, prefix: str, traits: Mapping[str, Any]) -> dict[str, Any]:
+        """Traits under their full names; the same mapping is renamed once."""
+        key = (prefix, id(traits))
+        found = self._renamed.get(key)
+        if found is None or found[0] is not traits:
+            if len(self._renamed) >= RENAMED:
+                self._renamed.clear()
+            found = (traits, {f"{prefix}.{name}": value for name, value in traits.items()})
+            self._renamed[key] = found
+        return found[1]
+
+    def _environment(self, environment: Mapping[str, str] | None) -> dict[str, Any]:
+        """`env.*` values: those that are set, and the defaults."""
+        if not environment:
+            return self._defaults
+        values = dict(self._defaults)
+        for name, text in environment.items():
+            variable = self.environment.get(name)
+            if variable is not None:
+                values[f"env.{name}"] = _environment_value(text, variable)
+        return values
+
     def platform_definitions(self, platform: Mapping[str, Any]) -> dict[str, Any]:
         """Named conditions below `platform.`, decided for one machine."""
         state = NameState(platform)
@@ -265,44 +298,39 @@ class Program:
     def _run(self, rules: list[Rule], run: _Run) -> bool | None:
         """Run rules in order; True: an early return was reached, None: it may have been."""
         state = run.state
-        left: bool | None = False
         for position, rule in enumerate(rules):
-            if rule.when is not None:
-                truth = rule.when(state)
-                if truth is False:
-                    continue
-                if truth is None:
-                    if self._fork([rule], run) is not False:
-                        # What follows happens only where the early return did not.
-                        rest = rules[position + 1 :]
-                        if rest:
-                            self._maybe(rest, run)
-                        return None
-                    continue
-            if rule.plain:
+            outcome: bool | None = False
+            truth = True if rule.when is None else rule.when(state)
+            if truth is False:
+                continue
+            if truth is None:
+                outcome = self._fork([rule], run)
+            elif rule.plain:
                 if rule.writes is not None:
                     self._write(rule, run)
                 if rule.refuse is not None:
                     self._speak("refuse", rule, rule.refuse, run)
-                continue
-            outcome = self._apply(rule, run)
+            else:
+                outcome = self._apply(rule, run)
             if outcome is True:
                 return True
             if outcome is None:
-                left = None
-                rest = rules[position + 1 :]
-                if rest:
-                    self._maybe(rest, run)
+                # What follows happens only where the early return did not.
+                self._maybe(rules[position + 1 :], run)
                 return None
-        return left
+        return False
 
     def _maybe(self, rules: list[Rule], run: _Run) -> None:
         """Run rules of which it is not known whether they are reached."""
-        entry = dict(run.state)
+        if not rules:
+            return
+        outer, run.journal = run.journal, {}
         run.doubt += 1
         self._run(rules, run)
         run.doubt -= 1
-        self._merge([entry], run)
+        entry, run.journal = run.journal, outer
+        for name, before in entry.items():
+            self._put(run, name, join(before, run.state[name]), before)
 
     def _fork(self, branches: list[Rule], run: _Run) -> bool | None:
         """Run the first branch that holds; with unknown conditions, every branch that may.
@@ -311,49 +339,53 @@ class Program:
         is joined value by value.
         """
         outcome: bool | None = False
-        entry: dict[str, Any] | None = None
+        forked = exhaustive = False
+        state, outer, worker = run.state, run.journal, run.state.worker
+        entry: dict[str, Any] = {}  # values at the fork of all that any branch writes
         ends: list[dict[str, Any]] = []
         for branch in branches:
-            truth = True if branch.when is None else branch.when(run.state)
+            truth = True if branch.when is None else branch.when(state)
             if truth is False:
                 continue
-            if entry is None:
-                if truth is True:
-                    return self._apply(branch, run)
-                entry = dict(run.state)
-            run.doubt += 1
+            if truth is True and not forked:
+                return self._apply(branch, run)
+            forked = True
             names = self._unknown_names(branch, run) if truth is None else []
-            run.because.append(names)
             run.open_names.update(names)
+            run.because.append(names)
+            run.doubt += 1
+            run.journal = {}
             left = self._apply(branch, run)
-            run.because.pop()
             run.doubt -= 1
+            run.because.pop()
             outcome = _or(outcome, None if left is not False else False)
+            ends.append({name: state[name] for name in run.journal})
+            entry = run.journal | entry
+            state.update(run.journal)
+            state.worker = worker
             if truth is True:
+                exhaustive = True
                 break
-            ends.append(dict(run.state))
-            self._restore(entry, run)
-        if entry is not None:
-            self._merge(ends, run)
+        run.journal = outer
+        for name, before in entry.items():
+            values = [] if exhaustive else [before]
+            values += [end.get(name, before) for end in ends]
+            value = values[0]
+            for other in values[1:]:
+                value = join(value, other)
+            self._put(run, name, value, before)
         return outcome
 
     @staticmethod
-    def _restore(entry: dict[str, Any], run: _Run) -> None:
-        run.state.clear()
-        run.state.update(entry)
-
-    @staticmethod
-    def _merge(ends: list[dict[str, Any]], run: _Run) -> None:
-        state = run.state
-        for end in ends:
-            for name, value in end.items():
-                current = state[name]
-                if current is not value:
-                    state[name] = join(current, value)
+    def _put(run: _Run, name: str, value: Any, before: Any) -> None:
+        """Write a value; inside a fork, remember what it was."""
+        if run.journal is not None:
+            run.journal.setdefault(name, before)
+        run.state[name] = value
 
     def _apply(self, rule: Rule, run: _Run) -> bool | None:
         if rule.worker is not None:
-            self._install(rule.worker, run)
+            run.state.worker = run.workers[rule.worker]
         if rule.warn is not None:
             self._speak("warn", rule, rule.warn, run)
         if rule.advise is not None:
@@ -364,6 +396,8 @@ class Program:
             self._speak("refuse", rule, rule.refuse, run)
         if rule.unchecked is not None:
             self._unchecked(rule, run)
+        if rule.pending is not None:
+            self._expand(rule)
         outcome: bool | None = False
         if rule.each is not None:
             for binding in rule.each:
@@ -382,32 +416,20 @@ class Program:
                 return False
             doubt = truth is None
         for name, value in binding.names:
-            run.state[name] = value(run.state)
+            self._put(run, name, value(run.state), run.state[name])
         if binding.worker is not None:
-            self._install(binding.worker, run)
+            run.state.worker = run.workers[binding.worker]
         if doubt:
             self._maybe(rule.rules or [], run)
             return None
         return self._run(rule.rules or [], run)
 
-    @staticmethod
-    def _install(worker: str, run: _Run) -> None:
-        state = run.state
-        # A fork may have put back values of a worker installed before it.
-        stale = [n for n in state if n.startswith("worker.")] if run.doubt else run.installed
-        for name in stale:
-            state.pop(name, None)
-        traits = {f"worker.{name}": value for name, value in run.workers[worker].items()}
-        state.update(traits)
-        run.installed = traits
-
-    @staticmethod
-    def _write(rule: Rule, run: _Run) -> None:
+    def _write(self, rule: Rule, run: _Run) -> None:
         state = run.state
         for name, value in [(name, write(state)) for name, write in rule.writes or ()]:
             before = state[name]
             if before is not value:
-                state[name] = value
+                self._put(run, name, value, before)
                 if type(value) is Unknown or before != value or type(before) is not type(value):
                     run.trace.append(Step(run.stage, rule, name, before, value, run.doubt == 0))
 
@@ -462,23 +484,29 @@ class Program:
         return _PLACEHOLDER.sub(value, text)
 
 
-class _Raw(NameState):
-    """The state of a run: `raw.X` and `typed.X` answer from what was given."""
+class RunState(NameState):
+    """The state of a run: `raw.X` and `typed.X` answer from what was given, `worker.X` from the
+    model that is in turn.
+    """
 
-    __slots__ = ("_given", "_typed")
+    __slots__ = ("given", "typed", "worker")
 
     def __init__(
         self, state: Mapping[str, Any], given: Mapping[str, Any], typed: frozenset[str]
     ) -> None:
         super().__init__(state)
-        self._given = given
-        self._typed = typed
+        self.given = given
+        self.typed = typed
+        self.worker: Mapping[str, Any] = {}
 
     def __missing__(self, name: str) -> Any:
-        if name.startswith("raw."):
-            return self._given.get(name[4:], UNKNOWN)
-        if name.startswith("typed."):
-            return name[6:] in self._typed
+        space, _, rest = name.partition(".")
+        if space == "worker":
+            return self.worker.get(rest, UNKNOWN)
+        if space == "raw":
+            return self.given.get(rest, UNKNOWN)
+        if space == "typed":
+            return rest in self.typed
         return UNKNOWN
 
 

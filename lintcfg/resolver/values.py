@@ -30,7 +30,7 @@ class Unknown:
 UNKNOWN = Unknown()
 
 #: More alternatives than this are no longer told apart.
-MAX_CANDIDATES = 16
+MAX_CANDIDATES = 8
 
 
 def join(first: Any, second: Any) -> Any:
@@ -65,7 +65,7 @@ def lift(function: Callable[..., Any], arguments: list[Any]) -> Any:
         else:
             options = (argument,)
         combinations = [[*head, option] for head in combinations for option in options]
-        if len(combinations) > 64:
+        if len(combinations) > 24:
             return UNKNOWN
     result = function(*combinations[0])
     for combination in combinations[1:]:

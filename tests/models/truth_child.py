@@ -35,7 +35,10 @@ def traits(mc: Any, quant: Any, hf_quant: Any) -> dict[str, Any]:
     from sglang.srt.configs import model_config as MC
     from sglang.srt.configs.linear_attn_model_registry import get_linear_attn_config
     from sglang.srt.layers.attention.qsa.config import parse_qsa_profile
-    from sglang.srt.speculative.dflash_utils import get_dflash_layer_types, parse_dflash_draft_config
+    from sglang.srt.speculative.dflash_utils import (
+        get_dflash_layer_types,
+        parse_dflash_draft_config,
+    )
     from sglang.srt.speculative.dspark_components import dspark_config
 
     hf, tx = mc.hf_config, mc.hf_text_config
@@ -130,8 +133,9 @@ def traits(mc: Any, quant: Any, hf_quant: Any) -> dict[str, Any]:
     except ValueError:
         t["fused_qkv_tp_size"] = None
     try:
-        t["dflash_block_size"] = parse_dflash_draft_config(
-            draft_hf_config=hf).resolve_block_size(default=None)
+        t["dflash_block_size"] = parse_dflash_draft_config(draft_hf_config=hf).resolve_block_size(
+            default=None
+        )
     except Exception:
         t["dflash_block_size"] = None
     try:
@@ -144,9 +148,13 @@ def traits(mc: Any, quant: Any, hf_quant: Any) -> dict[str, Any]:
     except ValueError:
         layers = None
     t["dflash_sliding_or_causal"] = bool(
-        (layers and len(layers) == getattr(inner, "num_hidden_layers", None)
-         and set(layers) == {"sliding_attention"})
-        or getattr(inner, "is_causal", False) is True)
+        (
+            layers
+            and len(layers) == getattr(inner, "num_hidden_layers", None)
+            and set(layers) == {"sliding_attention"}
+        )
+        or getattr(inner, "is_causal", False) is True
+    )
     gdn = HA.hybrid_gdn_config(mc)
     t["linear_key_head_dim"] = getattr(gdn, "linear_key_head_dim", None)
     t["linear_value_head_dim"] = getattr(gdn, "linear_value_head_dim", None)
@@ -195,7 +203,9 @@ def wrapper(mc: Any, HA: Any, MC: Any, registered: Any) -> str | None:
     found = registered(mc.hf_config)
     if found is None:
         return None
-    return "registered_gdn" if found[0].backend_class_name.endswith("GDNAttnBackend") else "registered"
+    return (
+        "registered_gdn" if found[0].backend_class_name.endswith("GDNAttnBackend") else "registered"
+    )
 
 
 def main() -> None:
