@@ -20,6 +20,11 @@ def compile_matrix() -> None:
     from attn_lint.matrix.compile import main
 
     main()
+    # What follows from the data alone is left beside it, so that no start has to make it.
+    from attn_lint.lintcfg.judge import Judge
+    from attn_lint.matrix.loader import load
+
+    Judge(load()).archetypes()
 
 
 class BuildWithMatrix(build_py):

@@ -58,7 +58,7 @@ def validate(
     """Check schema, cross-references, dead rules, shadowed branches and sources."""
     from ..matrix.validate import validate as check
 
-    folder = folder or loader.ROOM / "data" / loader.DEFAULT_ENGINE / sglang
+    folder = folder or Path(loader.data_folder(release=sglang))
     if not (folder / "pipeline.yaml").is_file():
         raise UsageError(f"{folder}: no release data there (no pipeline.yaml)")
     if source is not None and not source.is_dir():

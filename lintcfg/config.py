@@ -3,19 +3,20 @@
 The nearest file upward from the working folder wins; the command line wins over the file.
 """
 
+# ruff: noqa: PTH
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
+import os
 from typing import Any
 
+from ..matrix.record import field, record
 from .errors import ConfigError
 
 FILE_NAME = "attn-lint.toml"
 _TABLE_MARK = b"[tool.attn-lint"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """Settings of one configuration file; what is absent is None or empty.
 
@@ -34,7 +35,7 @@ class Config:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
-    path: Path | None = None
+    path: str | None = None
 
 
 _STRINGS = {
@@ -46,22 +47,27 @@ _CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": ("text", "
 KEYS = (*_STRINGS, *_LISTS, "severity")
 
 
-def find_config(start: Path) -> Path | None:
+def find_config(start: str) -> str | None:
     """Return the nearest configuration file upward from a folder."""
-    for folder in (start, *start.parents):
-        own = folder / FILE_NAME
-        if own.is_file():
+    folder = os.path.abspath(start)
+    while True:
+        own = os.path.join(folder, FILE_NAME)
+        if os.path.isfile(own):
             return own
-        shared = folder / "pyproject.toml"
+        shared = os.path.join(folder, "pyproject.toml")
         try:
-            if _TABLE_MARK in shared.read_bytes():
-                return shared
+            with open(shared, "rb") as file:
+                if _TABLE_MARK in file.read():
+                    return shared
         except OSError:
-            continue
-    return None
+            pass
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
 
 
-def load_config(path: Path | None) -> Config:
+def load_config(path: str | os.PathLike[str] | None) -> Config:
     """Read a configuration file; None gives the defaults.
 
     Raises:
@@ -71,15 +77,17 @@ def load_config(path: Path | None) -> Config:
         return Config()
     import tomllib
 
+    path = os.fspath(path)
     try:
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        with open(path, "rb") as file:
+            data = tomllib.loads(file.read().decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 (byte {error.start})") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    if path.name == "pyproject.toml":
+    if os.path.basename(path) == "pyproject.toml":
         tool = data.get("tool", {})
         data = tool.get("attn-lint", {}) if isinstance(tool, dict) else {}
         if not isinstance(data, dict):
@@ -87,7 +95,7 @@ def load_config(path: Path | None) -> Config:
     return _from_table(data, path)
 
 
-def _from_table(data: dict[str, Any], path: Path) -> Config:
+def _from_table(data: dict[str, Any], path: str) -> Config:
     values: dict[str, Any] = {"path": path}
     for key, value in data.items():
         if key in _STRINGS:

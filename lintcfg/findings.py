@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from ..matrix.record import fields_of, record
 
 Severity = Literal["error", "warning", "info"]
 
@@ -23,7 +24,7 @@ def as_severity(text: str) -> Severity:
     raise ValueError(f"no severity {text!r}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fix:
     """A change of the launch that cures a finding; None removes the flag.
 
@@ -43,7 +44,7 @@ class Fix:
         return f"{self.flag} {self.value}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """Where in the launch: an index into argv, or a place in a file (1-based line and column)."""
 
@@ -55,7 +56,7 @@ class Span:
     end_column: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One statement about a launch, with its reason.
 
@@ -121,7 +122,7 @@ class Finding:
         if self.span is not None:
             out["span"] = {
                 key: value
-                for key in self.span.__slots__
+                for key in fields_of(self.span)
                 if (value := getattr(self.span, key)) is not None
             }
         if self.fixes:

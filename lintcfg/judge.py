@@ -6,13 +6,13 @@ A `Judge` holds everything that launches share and is built once per release.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..matrix.loader import Release
+from ..matrix.record import field, mutable_record, record
 from .findings import Finding
 from .flags import FlagTable, ParsedLaunch, ParseProblem, load_flags, parse
-from .models import ModelProblem, ModelTraits, resolve_model
+from .model import ModelProblem, ModelTraits
 from .platforms import Platforms
 from .resolver.engine import Outcome, Program, Startup
 from .resolver.values import Unknown
@@ -31,7 +31,7 @@ RESOLVED_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """One engine start: what follows the launch command, and what is known about where it runs.
 
@@ -57,7 +57,7 @@ class Launch:
     partial: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Context:
     """A machine, and a family of models where the model is not known, with its judgement."""
 
@@ -66,7 +66,7 @@ class Context:
     judgement: Judgement
 
 
-@dataclass(slots=True)
+@mutable_record
 class Judgement:
     """The verdict on a launch and everything that led to it.
 
@@ -172,7 +172,7 @@ class Judge:
         exact = judgement.model is not None
         families: list[tuple[str | None, ModelTraits | None]] = [(None, judgement.model)]
         if not exact:
-            families = [*self._archetypes()]
+            families = [*self.archetypes()]
         groups: dict[Any, str] = {}
         for number, (family, model) in enumerate(families):
             own_draft = draft
@@ -199,14 +199,22 @@ class Judge:
             judgement.findings, judgement.contexts, exact=exact
         )
 
-    def _archetypes(self) -> list[tuple[str, ModelTraits]]:
+    def archetypes(self) -> list[tuple[str, ModelTraits]]:
         """A model of every family, by the family's label."""
-        found = []
-        for label, ident in self.program.archetypes.items():
-            model, _ = self._model(ident, None, draft=False)
-            if model is not None:
-                found.append((label, model))
-        return found
+
+        def read() -> dict[str, Any]:
+            found = {}
+            for label, ident in self.program.archetypes.items():
+                model, _ = self._model(ident, None, draft=False)
+                if model is not None:
+                    found[label] = [ident, model.traits]
+            return found
+
+        kept = self.release.derived("archetypes", read)
+        return [
+            (label, ModelTraits(traits, "catalogue", ident))
+            for label, (ident, traits) in kept.items()
+        ]
 
     def _archetype_draft(
         self, family: str, parsed: ParsedLaunch, draft: Mapping[str, Any] | None
@@ -273,6 +281,8 @@ class Judge:
         """Traits of a path or id, with what the launch says about reading it."""
         if not isinstance(path, str) or not path:
             return None, None
+        from .models import resolve_model  # only launches that name a model pay for the reader
+
         algorithm = overrides = None
         if parsed is not None:
             algorithm = parsed.values.get("speculative_algorithm")

@@ -7,12 +7,12 @@ option has the name of a flag of SGLang's (a test holds this against every relea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from ..matrix.record import field, mutable_record, record
 from .errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One own option: its spelling, what it takes (None: nothing) and what it is for."""
 
@@ -47,7 +47,7 @@ LAUNCH_OPTIONS = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+@mutable_record
 class Given:
     """Own options as given, and the rest of the line."""
 

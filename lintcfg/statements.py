@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..matrix.conditions import names_in
 from ..matrix.loader import Release
+from ..matrix.record import replaced
 from .findings import SEVERITIES, Finding, Fix, Severity, Span
 from .flags import FlagTable, ParsedLaunch, ParseProblem
-from .models import ModelProblem
+from .model import ModelProblem
 from .resolver.engine import Event, Outcome, Rule, Step
 from .resolver.values import Unknown
 
@@ -108,7 +108,7 @@ class Statements:
                 continue
             finding = self._event(event, parsed, outcome, platform)
             found.append(
-                replace(
+                replaced(
                     finding,
                     severity="warning",
                     message=f"With {missing} {entry['assume']} this would be refused: "
@@ -285,7 +285,7 @@ class Statements:
                         entry[1].append(context)
         for finding, where in found.values():
             if exact and len(where) == len(contexts):
-                kept.append(replace(finding, has=None))
+                kept.append(replaced(finding, has=None))
                 continue
             gpus = tuple(dict.fromkeys(context.gpu for context in where))
             families = tuple(dict.fromkeys(c.family for c in where if c.family is not None))
@@ -298,7 +298,7 @@ class Statements:
             if open_model and len(families) < len(all_families):
                 depends.append("model")
             kept.append(
-                replace(
+                replaced(
                     finding,
                     certain=False,
                     has=None,

@@ -9,8 +9,6 @@ atomically. One release becomes a folder of JSON sections, so that a command rea
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from .conditions import LanguageError, names_in, normalise_condition, normalise_expression
 from .errors import MatrixDataError
+from .files import write_atomically
 from .schema import FactsFile, Message, PipelineFile, PlatformFile, Rule, SetsFile, StageFile
 
 Json = Any
@@ -410,24 +409,14 @@ def write_release(folder: Path, target: Path) -> None:
     """Compile `folder` and write its sections below `target`, each file atomically."""
     sections = compile_release(folder)
     target.mkdir(parents=True, exist_ok=True)
+    for derived in target.glob("derived-*.json"):
+        derived.unlink(missing_ok=True)
     # `meta` goes last: its age tells whether the rest is complete.
     for name, content in sorted(sections.items(), key=lambda item: item[0] == "meta"):
-        _write_atomically(
+        write_atomically(
             target / f"{name}.json",
             json.dumps(content, separators=(",", ":"), ensure_ascii=True, sort_keys=False),
         )
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)  # noqa: PTH101 - mkstemp makes it private
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def main() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ...matrix import loader
+from ...matrix.record import mutable_record, replaced
 from .. import options as o
 from ..config import Config, find_config, load_config
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
@@ -19,7 +18,7 @@ from ..judge import Judge, Judgement, Launch
 from ..terminal import Style, wants_color
 
 
-@dataclass(slots=True)
+@mutable_record
 class Request:
     """A command line taken apart: own options, configuration, and the launch."""
 
@@ -43,9 +42,7 @@ class Request:
         """The judge of the release asked for."""
         folder = self.given.get(o.MATRIX)
         release = self.option(o.SGLANG, loader.DEFAULT_RELEASE) or loader.DEFAULT_RELEASE
-        return Judge(
-            loader.load(release=release.removeprefix("v"), folder=Path(folder) if folder else None)
-        )
+        return Judge(loader.load(release=release.removeprefix("v"), folder=folder))
 
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
@@ -70,7 +67,7 @@ class Request:
             if _matches(finding, ignore):
                 continue
             level = self.config.severity.get(finding.code)
-            kept.append(replace(finding, severity=as_severity(level)) if level else finding)
+            kept.append(replaced(finding, severity=as_severity(level)) if level else finding)
         return kept
 
     def exit_code(self, findings: Iterable[Finding]) -> int:
@@ -99,7 +96,7 @@ def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
     """
     given = o.take_own_options(arguments, own)
     explicit = given.get(o.LINT_CONFIG)
-    config = load_config(Path(explicit) if explicit else find_config(Path.cwd()))
+    config = load_config(explicit or find_config(os.getcwd()))  # noqa: PTH109 - no pathlib here
     command = strip_command(given.launch)
     if command.other_program:
         raise UsageError(

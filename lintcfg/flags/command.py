@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...matrix.record import record
 from .problems import ParseProblem
 
 #: A single word longer than this is not taken for a quoted command.
 _MAX_COMMAND = 200_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """What a command line starts, and the arguments that its server gets.
 

@@ -6,9 +6,9 @@ skipped by looking for the words that start it; which words those are is data of
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from .command import Command, is_quoted
@@ -110,7 +110,7 @@ class Finder:
             word = words[place]
             if _ASSIGNMENT.match(word):
                 _assign(env, word)
-            elif PurePosixPath(word).name not in _RUNNERS:
+            elif posixpath.basename(word) not in _RUNNERS:
                 break
             place += 1
         return place
@@ -125,7 +125,7 @@ class Finder:
         for module in self.modules:
             if word.endswith(module.replace(".", "/") + ".py"):
                 return "module", module, place + 1
-        if self.program and PurePosixPath(word).name == self.program and (
+        if self.program and posixpath.basename(word) == self.program and (
             leading or following in self.subcommands
         ):  # fmt: skip
             if following in self.subcommands:
@@ -298,12 +298,12 @@ def _program_name(words: list[str], first: int) -> str:
         return ""
     while first + 1 < len(words) and re.match(r"-|\d+$", words[first]):
         first += 1
-    name = PurePosixPath(words[first]).name
+    name = posixpath.basename(words[first])
     if not _PYTHON.match(name):
         return plain(name)
     for place in range(first + 1, len(words)):
         if words[place] == "-m" and place + 1 < len(words):
             return plain(words[place + 1])
         if not words[place].startswith("-"):
-            return plain(PurePosixPath(words[place]).name)
+            return plain(posixpath.basename(words[place]))
     return name

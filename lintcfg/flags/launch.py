@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from ...matrix.record import field, mutable_record, record
 from .problems import ConfigSpot, ParseProblem
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Typed:
     """One occurrence of a flag on the command line or in a configuration file."""
 
@@ -43,7 +43,7 @@ class Typed:
         return self.spelling != self.name
 
 
-@dataclass(slots=True, eq=False)
+@mutable_record
 class ParsedLaunch:
     """What a command line says: a value for every field, and where each typed one stands.
 

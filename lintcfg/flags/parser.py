@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..resolver.values import Unknown
 from .complaints import LEVELS, Complaints
@@ -19,6 +18,9 @@ from .launch import ParsedLaunch, Typed
 from .problems import ConfigSpot, ParseProblem, shown
 from .table import HELP, Flag, FlagTable
 from .words import Option, Words
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def parse(

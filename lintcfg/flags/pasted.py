@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 
+from ...matrix.record import replaced
 from .command import Command
 
 _OPERATORS = ";|&()<>\n"
@@ -85,7 +85,7 @@ def unmark(command: Command, kept: list[str], env: Mapping[str, str]) -> Command
         return "".join(parts)
 
     argv = [restore(word, place) for place, word in enumerate(command.argv)]
-    return replace(
+    return replaced(
         command,
         argv=argv,
         environment={key: restore(value) for key, value in command.environment.items()},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from ...matrix.record import record
 
 Kind = Literal[
     "unknown-flag",
@@ -27,7 +27,7 @@ Kind = Literal[
 BEFORE, CLASSIFY, CONSUME, REQUIRED, LEFTOVER, AFTER = range(6)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConfigSpot:
     """A place in a configuration file."""
 
@@ -36,7 +36,7 @@ class ConfigSpot:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class ParseProblem:
     """One problem of a command line.
 
@@ -63,7 +63,7 @@ class ParseProblem:
     source: str | None = None
     order: tuple[int, int] = (BEFORE, 0)
     # Finding near names costs milliseconds, so it waits until somebody asks.
-    _near: Callable[[], tuple[str, ...]] | None = dataclasses.field(default=None, repr=False)
+    _near: Callable[[], tuple[str, ...]] | None = None
 
     @property
     def suggestions(self) -> tuple[str, ...]:

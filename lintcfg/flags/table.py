@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...matrix.record import record
 from .convert import Converter, converter
 
 #: What argparse adds by itself.
@@ -36,7 +36,7 @@ _NEAR_CACHE = 256
 _NEAR_COUNT = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Flag:
     """One flag of the release."""
 

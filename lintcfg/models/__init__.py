@@ -9,36 +9,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...matrix.record import mutable_record
+from ..model import ModelProblem, ModelTraits
 from .catalogue import Catalogue
 from .config import ConfigError, Library
 from .files import Unreadable, read_object
 from .hf_config import Parser
 from .hub_cache import snapshot
-from .problem import ModelProblem
 from .traits import Deriver
 
 __all__ = ["ModelProblem", "ModelTraits", "read_model", "resolve_model"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTraits:
-    """What is known of a model.
-
-    Attributes:
-        traits: values by trait name.
-        origin: where they come from: "config.json", "catalogue", "assumed from …".
-        path: the folder that was read, or the id.
-    """
-
-    traits: dict[str, Any]
-    origin: str
-    path: str = ""
-
-
-@dataclass(slots=True)
+@mutable_record
 class _Reader:
     """The parts that read models of one release, made once."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from ...matrix.record import record
 
 #: A real config.json has some kilobytes; quantized ones with a list of layers a few megabytes.
 LARGEST = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unreadable:
     """Why a file gives no JSON object; `missing` where it is not there at all."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...matrix.conditions import names_in
 from ...matrix.loader import Release
+from ...matrix.record import mutable_record, record
 from .evaluate import Condition, Evaluator, Expression, NameState
 from .values import UNKNOWN, Unknown, join
 
@@ -28,7 +28,7 @@ RENAMED = 512
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_.]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One write of the resolution: who set what, from what."""
 
@@ -40,7 +40,7 @@ class Step:
     certain: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """A rule that spoke: a refusal, a warning, advice, or a limit of the model.
 
@@ -58,7 +58,7 @@ class Event:
     phase: str | None
 
 
-@dataclass(slots=True)
+@mutable_record
 class Outcome:
     """What became of a launch."""
 
@@ -75,7 +75,7 @@ class Outcome:
         return any(name.startswith(prefix) for name in self.open_names)
 
 
-@dataclass(slots=True, eq=False)
+@mutable_record
 class Rule:
     """A compiled rule; effects run in the order of the fields."""
 
@@ -98,14 +98,14 @@ class Rule:
     pending: Any  # nested rules that are not compiled yet
 
 
-@dataclass(slots=True)
+@mutable_record
 class _Binding:
     names: list[tuple[str, Expression]]
     worker: str | None
     when: Condition | None
 
 
-@dataclass(slots=True)
+@mutable_record
 class _Stage:
     name: str
     label: str

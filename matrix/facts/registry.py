@@ -7,11 +7,12 @@ arguments as rules name values, so the evaluator can tell when one of them is un
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from ..record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Fact:
     """A pure function and the names it is applied to."""
 
