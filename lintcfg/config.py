@@ -3,7 +3,6 @@
 The nearest file upward from the working folder wins; the command line wins over the file.
 """
 
-# ruff: noqa: PTH
 from __future__ import annotations
 
 import os

@@ -1,6 +1,5 @@
 """Writes files whole or not at all."""
 
-# ruff: noqa: PTH - strings only, so that the hot path can import this without pathlib
 from __future__ import annotations
 
 import os

@@ -5,7 +5,6 @@ it and trusts it. pydantic and yaml are imported only when something has to be c
 plain strings, for pathlib alone would cost three milliseconds of every start.
 """
 
-# ruff: noqa: PTH
 from __future__ import annotations
 
 import json
