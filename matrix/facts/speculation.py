@@ -60,5 +60,5 @@ def draft_decode_backend(draft: str | None, split: str | None, base: str | None)
 def draft_extend_backend(
     draft: str | None, mode: str, prefill: str | None, decode: str | None, base: str | None
 ) -> str | None:
-    """The backend that extends a draft: its own, else the target's of the phase that is asked for."""
+    """The backend that extends a draft: its own, else the target's of the phase asked for."""
     return draft or (decode if mode == "decode" else prefill) or base
