@@ -173,22 +173,17 @@ class Judge:
         families: list[tuple[str | None, ModelTraits | None]] = [(None, judgement.model)]
         if not exact:
             families = [*self.archetypes()]
-        groups: dict[Any, str] = {}
+        typical = [gpu for gpu in gpus if gpu in self.program.typical_machines]
         for number, (family, model) in enumerate(families):
             own_draft = draft
             if family is not None and parsed.values.get("speculative_algorithm") is not None:
                 own_draft = self._archetype_draft(family, parsed, draft)
-            # Machines that the first family does not tell apart stand for one another.
-            tried = gpus if number == 0 or len(gpus) == 1 else list(groups.values())
+            # The first family is tried on every machine, the others on those that people have.
+            tried = gpus if number == 0 or len(gpus) == 1 else typical
             for gpu in tried:
                 one = self._judge_on(launch, parsed, gpu, model, own_draft, problems)
                 judgement.contexts.append(Context(gpu or "", family, one))
-                if number == 0:
-                    first = next((e.rule for e in one.outcome.events if e.first), None)
-                    groups.setdefault((one.startup, first and first.id), gpu or "")
-        started = [one for one in judgement.contexts if one.judgement.startup == "starts"]
-        if started:
-            self._add_inert(started[0].judgement)
+        self._explore_inert(judgement)
         verdicts = {one.judgement.startup for one in judgement.contexts}
         if judgement.startup == "depends" and exact and len(verdicts) == 1:
             judgement.startup = verdicts.pop()
@@ -255,7 +250,12 @@ class Judge:
 
     def _add_inert(self, judgement: Judgement) -> None:
         """Add flags that do nothing as the launch stands, and what they would do to it one day."""
-        parsed = judgement.parsed
+        inert = self._inert(judgement)
+        if inert:
+            judgement.findings = self.statements.ordered([*judgement.findings, *inert])
+
+    def _inert(self, judgement: Judgement) -> list[Finding]:
+        parsed, found = judgement.parsed, []
         for entry in self.statements.inert:
             missing = entry["without"]
             typed = [name for name in entry["flags"] if name in parsed.typed]
@@ -272,8 +272,30 @@ class Judge:
                 draft={"known": False},
                 environment=judgement.launch.environment,
             )
-            inert = self.statements.inert_findings(parsed, entry, typed, outcome, platform)
-            judgement.findings = self.statements.ordered([*judgement.findings, *inert])
+            found += self.statements.inert_findings(parsed, entry, typed, outcome, platform)
+        return found
+
+    def _explore_inert(self, judgement: Judgement) -> None:
+        """What inert flags would meet on every typical machine where the launch starts.
+
+        The first family speaks for all: it has the fewest limits of its own.
+        """
+        shared: list[Finding] | None = None
+        for context in judgement.contexts:
+            if context.family != judgement.contexts[0].family:
+                break
+            starts = context.judgement.startup == "starts"
+            typical = context.gpu in self.program.typical_machines
+            if not starts or not (typical or judgement.gpu is not None):
+                continue
+            found = self._inert(context.judgement)
+            rules = {(finding.rule, finding.code) for finding in found}
+            shared = [
+                finding
+                for finding in (found if shared is None else shared)
+                if (finding.rule, finding.code) in rules
+            ]
+        judgement.findings = self.statements.ordered([*judgement.findings, *(shared or ())])
 
     def _model(
         self, path: Any, parsed: ParsedLaunch | None, *, draft: bool

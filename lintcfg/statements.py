@@ -286,27 +286,33 @@ class Statements:
         for finding, where in found.values():
             if exact and len(where) == len(contexts):
                 kept.append(replaced(finding, has=None))
-                continue
-            gpus = tuple(dict.fromkeys(context.gpu for context in where))
-            families = tuple(dict.fromkeys(c.family for c in where if c.family is not None))
-            all_gpus = {context.gpu for context in contexts}
-            all_families = {context.family for context in contexts}
-            open_gpu, open_model = len(all_gpus) > 1, len(all_families) > 1
-            depends = []
-            if open_gpu and len(gpus) < len(all_gpus):
-                depends.append("gpu")
-            if open_model and len(families) < len(all_families):
-                depends.append("model")
-            kept.append(
-                replaced(
-                    finding,
-                    certain=False,
-                    has=None,
-                    platforms=gpus if "gpu" in depends else (),
-                    families=families if "model" in depends else (),
-                    depends_on=tuple(depends) or ("model",),
-                )
-            )
+            else:
+                kept.append(_conditional(finding, where, contexts))
         return sorted(
             kept, key=lambda finding: (not finding.certain, SEVERITIES.index(finding.severity))
         )
+
+
+def _conditional(finding: Finding, where: list[Context], contexts: list[Context]) -> Finding:
+    """A finding of some contexts only, with the machines and families that it holds for.
+
+    Machines are told apart for the first family alone, the one that was tried on all of them.
+    """
+    families = tuple(dict.fromkeys(context.family for context in where if context.family))
+    tried = {context.family for context in contexts}
+    first = contexts[0].family
+    gpus = tuple(context.gpu for context in where if context.family == first)
+    everywhere = len(gpus) == sum(context.family == first for context in contexts)
+    depends = []
+    if gpus and not everywhere:
+        depends.append("gpu")
+    if len(families) < len(tried - {None}):
+        depends.append("model")
+    return replaced(
+        finding,
+        certain=False,
+        has=None,
+        platforms=gpus if "gpu" in depends else (),
+        families=families if "model" in depends else (),
+        depends_on=tuple(depends) or ("model",),
+    )

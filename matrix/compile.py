@@ -359,6 +359,7 @@ def compile_release(folder: Path) -> dict[str, Json]:
             for key, variable in facts.environment.items()
         },
         "archetypes": facts.archetypes,
+        "typical_machines": list(facts.typical_machines),
     }
     sections["platforms"] = [platform.model_dump() for platform in platforms.platforms]
     sections["sets"] = {"sets": sets, "tables": tables}

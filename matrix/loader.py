@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .errors import MatrixDataError, ReleaseNotFound
@@ -66,10 +67,8 @@ class Release:
             value = make()
         from .files import write_atomically
 
-        try:
+        with suppress(OSError):
             write_atomically(path, json.dumps(value, separators=(",", ":")))
-        except OSError:
-            pass
         return value
 
 

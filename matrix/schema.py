@@ -150,6 +150,9 @@ class FactsFile(Strict):
     archetypes: dict[Slug, str] = Field(
         default_factory=dict, description="catalogue ids that stand for a family"
     )
+    typical_machines: dict[Slug, str] = Field(
+        default_factory=dict, description="machines that every family is tried on, and why these"
+    )
 
 
 class EnvironmentVariable(Strict):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from ...matrix.record import record, replaced
 from .. import options as o
 from ..errors import UsageError
 from ..findings import Finding
@@ -13,10 +13,12 @@ from ..judge import Judge, Judgement, Launch
 from ..statements import shown
 from .common import Request, assumptions, read_request
 
+#: Codes that say a typed value gives way to another.
+REPLACED = frozenset({"ATT301", "ATT302", "ATT303", "ATT304"})
 FIELDS = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """A backend tried on the launch."""
 
@@ -27,8 +29,8 @@ class Candidate:
 
     @property
     def kept(self) -> bool:
-        """Whether it starts and serves what was asked, with this very backend."""
-        return self.judgement.startup == "starts" and not self.changes and self.serves
+        """Whether it starts and serves all that was asked, with this very backend."""
+        return self.judgement.startup == "starts" and not self.misses and self.serves
 
     @property
     def serves(self) -> bool:
@@ -39,13 +41,20 @@ class Candidate:
         )
 
     @property
-    def changes(self) -> list[Finding]:
-        """Findings about values that the user typed and that would be replaced."""
+    def misses(self) -> list[Finding]:
+        """Findings that mean something asked for is not had: errors, and typed values replaced."""
         return [
             finding
             for finding in self.findings
-            if finding.severity in ("error", "warning") and finding.certain
+            if finding.certain
+            and (finding.severity == "error" or (finding.typed and finding.code in REPLACED))
         ]
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much there is to remark: warnings before advice."""
+        warnings = sum(finding.severity == "warning" for finding in self.findings)
+        return warnings, len(self.findings)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -55,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     if gpu is None or gpu == "all":
         raise UsageError("suggest needs one machine: --gpu h100 (see `attn-lint matrix show`)")
     judge = request.judge()
-    launch = without_backends(request.launch(gpu), judge)
+    launch, added = complete(without_backends(request.launch(gpu), judge), judge)
     good, bad = candidates(launch, judge, request)
     if request.option(o.FORMAT, "text") == "json":
         print(
@@ -63,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
                 {
                     "suggestions": [_entry(one) for one in good],
                     "rejected": [_entry(one) for one in bad],
+                    "added": added,
                     "assumptions": assumptions((good or bad)[0].judgement, request),
                 },
                 default=str,
@@ -81,9 +91,11 @@ def run(arguments: Sequence[str]) -> int:
         print("no backend carries all of it; nearest misses:")
     shown_bad = bad if request.given.has(o.VERBOSE) or not good else []
     for one in shown_bad:
-        reason = next(iter(one.changes or one.findings), None)
+        reason = next(iter(one.misses or one.findings), None)
         text = f"{reason.code} {reason.message}" if reason else "is replaced by another backend"
         print(style("dim", f"  not {one.backend}: {text}"))
+    if added:
+        print(style("dim", f"  judged with {' '.join(added)}"))
     for text in assumptions((good or bad)[0].judgement, request):
         print(style("dim", f"  {text}"))
     return 0 if good else 1
@@ -106,7 +118,32 @@ def without_backends(launch: Launch, judge: Judge) -> Launch:
     for index in places:
         width = 1 if "=" in argv[index] else 2
         del argv[index : index + width]
-    return replace(launch, argv=argv)
+    return replaced(launch, argv=argv)
+
+
+def _model_only(launch: Launch, judge: Judge) -> list[str]:
+    """The launch with nothing but its model."""
+    from ..flags import parse
+
+    path = parse(list(launch.argv), judge.flags, launch.environment).values.get("model_path")
+    return [judge.flags.spelling("model_path"), path] if path else []
+
+
+def complete(launch: Launch, judge: Judge) -> tuple[Launch, list[str]]:
+    """The launch with what makes its wishes take effect, and what was added."""
+    from ..flags import parse
+
+    parsed = parse(list(launch.argv), judge.flags, launch.environment)
+    added: list[str] = []
+    for entry in judge.statements.inert:
+        wished = any(name in parsed.typed for name in entry["flags"])
+        if not wished or parsed.values.get(entry["without"]) is not None:
+            continue
+        companions = {entry["without"]: entry["assume"], **entry.get("companions", {})}
+        for name, value in companions.items():
+            if name not in parsed.typed:
+                added += [judge.flags.spelling(name), str(value)]
+    return replaced(launch, argv=[*launch.argv, *added]), added
 
 
 def candidates(
@@ -115,20 +152,22 @@ def candidates(
     """Backends that carry the whole launch, best first, and the others."""
     plain = judge.judge(launch)
     default = plain.read("fact.decode_backend") if plain.startup == "starts" else None
+    bare = judge.judge(replaced(launch, argv=_model_only(launch, judge)))
+    usual = bare.read("fact.decode_backend")
     flag = judge.flags.by_field["attention_backend"]
-    aliases = judge.release["codes"].get("alias_values", {}).get("attention_backend", {})
+    aliases = {row["name"] for row in judge.release["backends"] if row.get("alias_of")}
     good: list[Candidate] = []
     bad: list[Candidate] = []
     for backend in flag.choices or ():
         if backend in aliases:
             continue
-        tried = judge.judge(replace(launch, argv=[*launch.argv, flag.names[0], backend]))
+        tried = judge.judge(replaced(launch, argv=[*launch.argv, flag.names[0], backend]))
         findings = request.filtered(tried.findings)
         one = Candidate(backend, tried, findings, backend == default)
         (good if one.kept else bad).append(one)
-    # The default first, then the fewest remarks, then the order of the release's own list.
-    good.sort(key=lambda one: (not one.default, len(one.findings)))
-    bad.sort(key=lambda one: len(one.changes))
+    # What SGLang would take first, here or without the wishes; then the fewest remarks.
+    good.sort(key=lambda one: (not one.default, one.backend != usual, *one.weight))
+    bad.sort(key=lambda one: (one.judgement.startup != "starts", len(one.misses)))
     return good, bad
 
 

@@ -36,36 +36,68 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
             print(concise(finding))
         return
     verbose = request.given.has(o.VERBOSE)
-    for finding in findings:
-        print_finding(finding, judgement, request, verbose)
+    certain = [finding for finding in findings if finding.certain]
+    for finding in certain:
+        print_finding(finding, judgement, request)
     release = judgement.outcome.program.release.name
-    verdict = VERDICTS[judgement.startup]
     kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
-    line = style(kind, f"SGLang {release} {verdict}")
+    line = style(kind, f"SGLang {release} {VERDICTS[judgement.startup]}")
     if judgement.startup == "refuses":
         line += f" {STAGES.get(judgement.stage, judgement.stage)}"
+    print(f"{line}: {_counted(certain)}")
+    if judgement.contexts and judgement.startup == "depends":
+        for text in by_verdict(judgement):
+            print(f"  {text}")
+    conditional = [
+        finding
+        for finding in findings
+        if not finding.certain and (verbose or finding.severity != "info")
+    ]
+    if conditional:
+        print("  reasons:" if judgement.startup == "depends" else "  perhaps:")
+    for finding in conditional:
+        head = style(finding.severity, f"{finding.severity}[{finding.code}]")
+        print(f"    {head} {finding.message}{_where(finding, judgement)}")
+    for text in assumptions(judgement, request):
+        print(style("dim", f"  {text}"))
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    """How many findings of each severity there are, in words."""
     counts = [
         f"{count} {severity}{'s' if count != 1 and severity != 'info' else ''}"
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in findings))
     ]
-    print(f"{line}: {', '.join(counts) or 'nothing to report'}")
-    if judgement.contexts and judgement.startup == "depends":
-        for line in by_verdict(judgement):
-            print(f"  {line}")
-    for text in assumptions(judgement, request):
-        print(style("dim", f"  {text}"))
+    return ", ".join(counts) or "nothing to report"
+
+
+def _where(finding: Finding, judgement: Judgement) -> str:
+    """For which machines and models a finding holds, in brackets."""
+    parts = []
+    if finding.platforms:
+        labels = _labels(judgement)
+        parts.append(", ".join(dict.fromkeys(labels[name] for name in finding.platforms)))
+    if finding.families:
+        parts.append(f"{', '.join(finding.families)} models")
+    if not parts:
+        parts = [f"depends on {', '.join(finding.depends_on)}"] if finding.depends_on else []
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _labels(judgement: Judgement) -> dict[str, str]:
+    """What to call each machine: its architecture where that says more than its name."""
+    return {
+        row["name"]: row["architecture"]
+        if row["architecture"].startswith(("sm", "gfx"))
+        else row["name"]
+        for row in judgement.outcome.program.release["platforms"]
+    }
 
 
 def by_verdict(judgement: Judgement) -> list[str]:
     """Where the launch starts and where it does not, a line for each answer."""
-    rows = judgement.outcome.program.release["platforms"]
-    label = {
-        row["name"]: row["architecture"]
-        if row["architecture"].startswith(("sm", "gfx"))
-        else row["name"]
-        for row in rows
-    }
+    label = _labels(judgement)
     answers: dict[tuple[str | None, str], list[str]] = {}
     for context in judgement.contexts:
         key = (context.family, context.judgement.startup)
@@ -90,7 +122,7 @@ def concise(finding: Finding) -> str:
     return f"{where}: {finding.severity} {finding.code} {finding.message}"
 
 
-def print_finding(finding: Finding, judgement: Judgement, request: Request, verbose: bool) -> None:
+def print_finding(finding: Finding, judgement: Judgement, request: Request) -> None:
     """Print one finding with its place, its reason and its cure."""
     style = request.style
     head = style(finding.severity, f"{finding.severity}[{finding.code}]")
@@ -109,12 +141,6 @@ def print_finding(finding: Finding, judgement: Judgement, request: Request, verb
         details.append(f"this is {finding.has}")
     if details:
         print(f"  {'; '.join(details)}")
-    if finding.platforms or finding.families:
-        where = [f"on {', '.join(finding.platforms)}"] if finding.platforms else []
-        where += [f"for {', '.join(finding.families)} models"] if finding.families else []
-        print(f"  {' '.join(where)}")
-    elif not finding.certain and finding.depends_on:
-        print(f"  depends on {', '.join(finding.depends_on)}")
     if finding.hint:
         print(f"  {finding.hint}")
     for fix in finding.fixes:

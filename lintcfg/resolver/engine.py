@@ -148,6 +148,7 @@ class Program:
         self.virtual_fields: dict[str, Any] = data["virtual_fields"]
         self.environment: dict[str, Any] = data["environment"]
         self.archetypes: dict[str, str] = data["archetypes"]
+        self.typical_machines: list[str] = data["typical_machines"]
         self._defaults = {
             f"env.{name}": variable["default"] for name, variable in self.environment.items()
         }
