@@ -97,7 +97,14 @@ class FamilyRow(_Strict):
     family: Slug
     summary: str
     gpu: Slug = Field(description="machine that the cells are shown on, where they name none")
+    phases: list[Literal["prefill", "decode"]] = Field(
+        default_factory=lambda: ["prefill", "decode"], description="phases that it can serve"
+    )
     flags: dict[str, Any] = Field(default_factory=dict, description="what the row needs besides")
+    besides: list[Slug] = Field(
+        default_factory=list,
+        description="rules that speak on every launch of the row in a plain installation",
+    )
     page_sizes: PageSizes
     prefill_gpus: Architectures
     decode_gpus: Architectures
@@ -131,16 +138,16 @@ class Feature(_Strict):
     short: str = Field(description="column header, eight characters at most", max_length=8)
     group: str
     flags: dict[str, Any] = Field(default_factory=dict, description="what the launch asks for")
-    keeps: list[str] = Field(
-        default_factory=list, description="fields that keep these values where it is granted"
+    granted: dict[str, Any] | None = Field(
+        None, description="what holds of the resolved values where it is granted"
     )
     draft: bool = Field(False, description="the launch takes the family's draft model along")
     models: dict[Slug, str] = Field(
         default_factory=dict, description="family -> a model that has the feature"
     )
     families: list[Slug] | None = Field(None, description="families that it means something for")
-    shown_by: list[str] = Field(
-        default_factory=list, description="advice that says it is not granted: rule ids"
+    denied_by: list[Slug] = Field(
+        default_factory=list, description="rules whose speaking says that it is not granted"
     )
 
 
@@ -152,6 +159,7 @@ class Family(_Strict):
     model: str
     draft: str | None = None
     flags: dict[str, Any] = Field(default_factory=dict)
+    partner: str | None = Field(None, description="backend of the other phase, in GPU cells")
 
 
 class FeaturesFile(_Strict):

@@ -156,7 +156,7 @@ def tables(release: Release, chosen: Sequence[Row]) -> Iterator[tuple[str, list[
 def as_text(release: Release, chosen: Sequence[Row], *, detail: bool) -> str:
     """Lay rows out for a terminal; with `detail`, every cell with its condition and source."""
     if detail:
-        return "\n\n".join("\n".join(_details(release, row)) for row in chosen) + "\n"
+        return "\n\n".join("\n".join(_details(release, row)) for row in chosen)
     blocks = []
     for title, lines in tables(release, chosen):
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -165,7 +165,7 @@ def as_text(release: Release, chosen: Sequence[Row], *, detail: bool) -> str:
             for line in lines
         ]
         blocks.append("\n".join([title, *(f"  {line}" for line in text)]))
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks)
 
 
 def as_markdown(release: Release, chosen: Sequence[Row], *, detail: bool) -> str:
@@ -182,7 +182,7 @@ def as_markdown(release: Release, chosen: Sequence[Row], *, detail: bool) -> str
     else:
         for title, lines in tables(release, chosen):
             blocks.append(f"### {title}\n\n{_markdown(lines)}")
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(blocks)
 
 
 def as_json(release: Release, chosen: Sequence[Row]) -> dict[str, Any]:
