@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from .. import options as o
-from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, LintError
+from ..errors import EXIT_CLEAN, InputError, LintError
 from ..flags import strip_command
 from ..judge import Judge, Launch
 from .common import Request
@@ -19,35 +19,34 @@ MAX_LINE = 64 * 1024 * 1024
 
 
 def run(request: Request) -> int:
-    """Judge every line of the batch, in order, streaming."""
+    """Judge every line of the batch, in order, streaming.
+
+    The verdicts are in the answers, so the exit code only tells whether the batch was read.
+    """
     name = request.given.get(o.BATCH) or "-"
     judge = request.judge()
-    failed = False
     if name == "-":
-        failed = _stream(sys.stdin.buffer, judge, request)
+        _stream(sys.stdin.buffer, judge, request)
     else:
         try:
             file = open(name, "rb")  # noqa: SIM115, PTH123 - the error must name the file
         except OSError as error:
             raise InputError(f"{name}: {error.strerror or error}") from None
         with file:
-            failed = _stream(file, judge, request)
-    return EXIT_FINDINGS if failed and not request.given.has(o.EXIT_ZERO) else EXIT_CLEAN
+            _stream(file, judge, request)
+    return EXIT_CLEAN
 
 
-def _stream(file: BinaryIO, judge: Judge, request: Request) -> bool:
+def _stream(file: BinaryIO, judge: Judge, request: Request) -> None:
     write = sys.stdout.write
-    failed = False
     interactive = file is sys.stdin.buffer
     for number, line in _lines(file):
         if not line.strip():
             continue
         answer = answer_line(line, number, judge, request)
-        failed = failed or "error" in answer or answer["startup"] == "refuses"
         write(json.dumps(answer, default=str) + "\n")
         if interactive:
             sys.stdout.flush()  # whoever feeds a pipe line by line waits for the answer
-    return failed
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
