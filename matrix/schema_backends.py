@@ -76,6 +76,9 @@ class PageSizes(Cell):
 
     sizes: Literal["any"] | list[int]
     becomes: int | None = Field(None, description="what another size is changed to")
+    native: bool | None = Field(
+        None, description="kernels read whole pages; False: pages are emulated, token by token"
+    )
 
     @model_validator(mode="after")
     def _others(self) -> PageSizes:
@@ -98,7 +101,7 @@ class FamilyRow(_Strict):
     summary: str
     gpu: Slug = Field(description="machine that the cells are shown on, where they name none")
     phases: list[Literal["prefill", "decode"]] = Field(
-        default_factory=lambda: ["prefill", "decode"], description="phases that it can serve"
+        default=["prefill", "decode"], description="phases that it can serve"
     )
     flags: dict[str, Any] = Field(default_factory=dict, description="what the row needs besides")
     besides: list[Slug] = Field(

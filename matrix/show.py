@@ -115,16 +115,44 @@ def groups(release: Release) -> dict[str, dict[str, Mapping[str, Any]]]:
     return out
 
 
-def mark(cell: Mapping[str, Any] | None) -> str:
-    """A cell in one word: its sizes or architectures where it has them."""
+def mark(cell: Mapping[str, Any] | None, order: Sequence[str] = ()) -> str:
+    """A cell in one word: its sizes or architectures where it has them.
+
+    `order` is the release's order of architectures; a run of them is written as a range.
+    """
     if cell is None:
         return ""
     if cell["support"] != "untested":
         if cell.get("sizes"):
             return "any" if cell["sizes"] == "any" else _list(cell["sizes"])
         if cell.get("runs"):
-            return _list(cell["runs"])
+            return _list(_ranges(cell["runs"], order))
     return MARKS[cell["support"]]
+
+
+def architectures(release: Release) -> list[str]:
+    """The architectures of a release's machines, vendor by vendor, the oldest first."""
+    kinds = list(dict.fromkeys(machine["kind"] for machine in release["platforms"]))
+    machines = sorted(
+        release["platforms"],
+        key=lambda machine: (kinds.index(machine["kind"]), machine.get("capability") or [0, 0]),
+    )
+    return list(dict.fromkeys(machine["architecture"] for machine in machines))
+
+
+def _ranges(names: Sequence[str], order: Sequence[str]) -> list[str]:
+    """Names with three or more neighbours in a row as `first-last`."""
+    runs: list[list[str]] = []
+    for name in names:
+        place = order.index(name) if name in order else -1
+        if runs and place > 0 and runs[-1][-1] == order[place - 1] and runs[-1][0][:2] == name[:2]:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    out: list[str] = []
+    for run in runs:
+        out += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else run
+    return out
 
 
 def _list(values: Sequence[Any]) -> str:
@@ -135,7 +163,8 @@ def tables(release: Release, chosen: Sequence[Row]) -> Iterator[tuple[str, list[
     """Yield one table per group of columns: its title and its lines, the header first."""
     names = [[row.backend, row.family] for row in chosen]
     header = ["backend", "family"]
-    frame = [[mark(row.cells[key]) for key in FRAME] for row in chosen]
+    order = architectures(release)
+    frame = [[mark(row.cells[key], order) for key in FRAME] for row in chosen]
     yield (
         "Pages and GPUs",
         [
@@ -172,9 +201,10 @@ def as_markdown(release: Release, chosen: Sequence[Row], *, detail: bool) -> str
     """Lay rows out as Markdown tables."""
     blocks = []
     if detail:
+        order = architectures(release)
         for row in chosen:
             lines = [
-                [title, mark(cell), _condition(cell), _origin(cell)]
+                [title, mark(cell, order), _condition(cell), _origin(cell)]
                 for title, cell in _titled(release, row)
             ]
             head = f"### {row.backend}, {row.family_title}\n\n{row.summary}\n\n"
@@ -212,6 +242,8 @@ def _titled(release: Release, row: Row) -> Iterator[tuple[str, Mapping[str, Any]
 def _condition(cell: Mapping[str, Any]) -> str:
     """When a cell holds, and what happens otherwise."""
     parts = [cell["when"]] if cell.get("when") else []
+    if cell.get("native") is False:
+        parts.append("emulated, token by token")
     if cell.get("becomes") is not None:
         parts.append(f"another size becomes {cell['becomes']}")
     elif cell.get("otherwise"):
@@ -239,15 +271,14 @@ def _details(release: Release, row: Row) -> Iterator[str]:
     yield from textwrap.wrap(row.summary, 96, initial_indent="  ", subsequent_indent="  ")
     if row.note:
         yield from textwrap.wrap(row.note, 96, initial_indent="  ", subsequent_indent="  ")
-    lines = list(_titled(release, row))
-    width = max(len(title) for title, _ in lines)
-    for title, cell in lines:
-        yield f"  {title.ljust(width)}  {mark(cell)}"
+    order = architectures(release)
+    for title, cell in _titled(release, row):
+        listed = cell.get("sizes") or cell.get("runs")
+        yield f"  {title}: {mark(cell, order) if listed else cell['support']}"
         for text in (_condition(cell), _origin(cell)):
             if text:
-                indent = " " * (width + 4)
                 yield from textwrap.wrap(
-                    text, 100, initial_indent=indent, subsequent_indent=indent,
+                    text, 100, initial_indent=" " * 6, subsequent_indent=" " * 6,
                     break_on_hyphens=False, break_long_words=False,
                 )  # fmt: skip
 
