@@ -64,6 +64,8 @@ GigaChat35Config IQuestQ1MTPConfig DeepseekV41Config
 SUBS = ("thinker_config", "llm_config", "language_config", "text_config", "vision_config",
         "audio_config", "sound_config")  # fmt: skip
 ABSENT = "<absent>"
+#: What classes without defaults need to be made at all.
+NEEDED: dict[str, dict[str, Any]] = {"NemotronHPuzzleConfig": {"block_configs": [{"block_type": "mamba"}]}}
 SAMPLES = 60
 
 
@@ -110,7 +112,7 @@ def read(config: Any, key: str) -> Any:
 def make(cls: type, values: dict[str, Any]) -> tuple[Any, str | None]:
     """An instance, or why there is none."""
     try:
-        return cls(**copy.deepcopy(values)), None
+        return cls(**copy.deepcopy({**NEEDED.get(cls.__name__, {}), **values})), None
     except BaseException as error:
         return None, f"{type(error).__name__}: {error}"
 
@@ -172,12 +174,14 @@ class Prober:
     def entry(self) -> dict[str, Any] | None:
         """The class as data, or None where it cannot be made without values."""
         cls = self.cls
-        plain, error = make(cls, {})
+        plain, error = make(cls, NEEDED.get(cls.__name__, {}))
         entry: dict[str, Any] = {"type": getattr(cls, "model_type", "")}
         marks = [base.__name__ for base in cls.__mro__ if base.__name__ in MARKS
                  and base.__module__.startswith("sglang.")]  # fmt: skip
         if marks:
             entry["marks"] = marks
+        for name in NEEDED.get(cls.__name__, ()):
+            entry.setdefault("required", []).append(name)
         if plain is None:
             self.unexplained.append(f"cannot be made: {str(error)[:90]}")
             entry["unmade"] = True
@@ -186,7 +190,7 @@ class Prober:
                    if name in KEYS or target in KEYS}  # fmt: skip
         if aliases:
             entry["aliases"] = dict(aliases)
-        targets = {*KEYS, *aliases.values()}
+        targets = list(dict.fromkeys([*KEYS, *aliases.values()]))
         given = parameters(cls)
         strict = (
             hasattr(cls, "__validators__")
@@ -210,7 +214,7 @@ class Prober:
         if entry["strict"]:
             words = {field.name: type_word(field.type) for field in dataclasses.fields(cls)}
             entry["types"] = {name: words[name] for name in sorted(fields) if words.get(name)}
-        for name in sorted(targets | set(given)):
+        for name in sorted({*targets, *given}):
             if name in fields or name in aliases or name in SUBS:
                 continue
             default = given.get(name)
@@ -232,11 +236,21 @@ class Prober:
                      and getattr(cls, name).fset is None]  # fmt: skip
         if read_only:
             entry["read_only"] = read_only
+        dtype = read(plain, "dtype")
+        if dtype not in (None, ABSENT):
+            fields["dtype"] = str(plain.dtype).replace("torch.", "")
+        own = read(plain, "architectures")
+        other, _ = make(cls, {"architectures": ["Other"]})
+        kept = read(other, "architectures")
+        if isinstance(own, list) or (other is not None and kept != ["Other"]):
+            entry["architectures"] = {"names": own, "forced": kept != ["Other"]}
         entry["fields"] = fields
         entry["constants"] = constants
         self._subs(entry, plain)
         self._rope(entry, plain)
-        self._rules(entry, base, given)
+        if "vocab_size" in fields or "vocab_size" in constants or "text_config" in entry.get("sub", {}):
+            self._rules(entry, base, given)
+        self._copied(entry, plain)
         return {name: value for name, value in entry.items() if value not in ({}, [], False)}
 
     def _subs(self, entry: dict[str, Any], plain: Any) -> None:
@@ -250,6 +264,14 @@ class Prober:
                 plan["none"] = True
             elif type(value) in self.names:
                 plan["default"] = self.names[type(value)]
+                usual, _ = make(type(value), {})
+                own = {key: read(value, key) for key in KEYS if read(value, key) != read(usual, key)}
+                own = {key: number for key, number in own.items() if isinstance(number, (int, bool))}
+                if own:
+                    plan["values"] = own
+                    other, _ = make(self.cls, {name: {"rms_norm_eps": 1e-4}})
+                    kept = getattr(other, name, None)
+                    plan["values_always"] = all(read(kept, key) == number for key, number in own.items())
             elif isinstance(value, dict):
                 plan["default_dict"] = True
             chosen = set()
@@ -271,9 +293,10 @@ class Prober:
                     plan["unknown"] = "raw"
             if name == "text_config" and plan.get("default"):
                 probe = {"hidden_size": 1344, "num_attention_heads": 21, "num_hidden_layers": 9}
-                other, _ = make(self.cls, probe)
+                other, _ = make(self.cls, {**probe, "model_type": "given"})
                 if getattr(getattr(other, name, None), "hidden_size", None) == 1344:
-                    plan["flat"] = True
+                    takes_type = other.text_config.model_type == "given"
+                    plan["flat"] = "with type" if takes_type else "without type"
             if plan:
                 found[name] = plan
         if found:
@@ -291,6 +314,16 @@ class Prober:
             if isinstance(value, dict) and any(isinstance(part, dict) for part in value.values()):
                 entry["rope"], entry["rope_nested"] = kind, True
                 return
+
+    def _copied(self, entry: dict[str, Any], plain: Any) -> None:
+        """Properties that repeat an attribute of a sub-configuration."""
+        for name in entry.get("read_only", ()):
+            for sub in ("text_config", "llm_config", "language_config"):
+                inner = getattr(plain, sub, None)
+                if inner is not None and read(inner, name) == entry["constants"].get(name) != ABSENT:
+                    entry.setdefault("rules", []).append(
+                        {"key": name, "op": "copy_sub", "of": [sub, name]})  # fmt: skip
+                    break
 
     # --- rules
 
@@ -314,15 +347,29 @@ class Prober:
                     break
             else:
                 self.unexplained.append(key)
+        self._layer_check(entry, base)
         for values, instance in samples:
             if instance is None and "multiple of" in str(values.get("<error>", "")):
-                entry["checks"] = [{"check": "divides", "whole": "hidden_size",
-                                    "part": "num_attention_heads"}]  # fmt: skip
+                entry["checks"].append({"check": "divides", "whole": "hidden_size",
+                                        "part": "num_attention_heads"})  # fmt: skip
                 break
 
-    def _drivers(
-        self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]
-    ) -> list[str]:
+    def _layer_check(self, entry: dict[str, Any], base: dict[str, Any]) -> None:
+        """Whether the list of layer types is compared with the number of layers."""
+        count = base.get("num_hidden_layers")
+        if not isinstance(count, int) or isinstance(count, bool):
+            return
+        _, error = make(self.cls, {"layer_types": ["full_attention"] * (count + 2)})
+        if error is None or "must be equal to the number" not in error:
+            return
+        check: dict[str, Any] = {"check": "layer_count"}
+        other, _ = make(self.cls, {"layer_types": ["full_attention"] * (count + 2),
+                                   "num_nextn_predict_layers": 2})  # fmt: skip
+        if other is not None:
+            check["with_next"] = True
+        entry["checks"].append(check)
+
+    def _drivers(self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]) -> list[str]:
         """Names whose value changes any attribute of interest other than their own."""
         found = []
         for name in sorted({*given, *entry["fields"], *entry.get("renamed", ()), *KEYS}):
@@ -345,6 +392,8 @@ class Prober:
         pool = {"hidden_size": [2048, 3072, 1536], "num_attention_heads": [16, 32, 24],
                 "num_key_value_heads": [4, 8], "num_hidden_layers": [6, 12, 13]}  # fmt: skip
         singles: list[dict[str, Any]] = [{}]
+        # Whether a value that is given stands, for every attribute.
+        singles += [{name: value} for name in KEYS if name not in drivers for value in _variants(name, None)[:1]]
         for name in drivers:
             for value in [*pool.get(name, []), *_variants(name, None), None]:
                 singles.append({name: value})
@@ -386,10 +435,11 @@ class Prober:
     ) -> Any:
         names = [name for name in [*KEYS, *entry.get("renamed", {}).values()]
                  if name != key and (name in entry["fields"] or name in entry.get("aliases", {}))]  # fmt: skip
-        whens = ("null", "always", "falsy", "absent")
-        if base.get(key) != ABSENT:
+        whens = ("null", "absent", "falsy", "always")
+        known = not str(base.get(key)).startswith("<")
+        if known:
             yield [{"key": key, "op": "value", "value": base.get(key), "when": "always"}]
-        if base.get(key) not in (None, ABSENT):
+        if known and base.get(key) is not None:
             yield [{"key": key, "op": "value", "value": base[key], "when": "null"}]
             yield [{"key": key, "op": "value", "value": base[key], "when": "falsy"}]
         if base.get(key) == ABSENT:
@@ -406,8 +456,8 @@ class Prober:
         for flag in (*KEYS, *parameters(self.cls)):
             for other in (None, 0):
                 yield [{"key": key, "op": "keep_if", "of": flag, "else": other}]
-        for flag in parameters(self.cls):
-            yield [{"key": key, "op": "set_if", "of": flag}]
+        for flag, when in itertools.product(parameters(self.cls), ("absent", "always")):
+            yield [{"key": key, "op": "set_if", "of": flag, "when": when}]
         if key.endswith("_types"):
             yield from self._layer_candidates(key, samples, base)
 
@@ -507,9 +557,19 @@ def main() -> None:
             print(f"{key}: {prober.unexplained}", file=sys.stderr)
     import transformers
     import yaml
+    from transformers.configuration_utils import (
+        _LEGACY_LAYER_TYPE_REMAP,
+        ALLOWED_ATTN_LAYER_TYPES,
+    )
 
+    rules = ROOT / "matrix" / "data" / "sglang" / _version() / "config_rules.yaml"
+    for key, extra in yaml.safe_load(rules.read_text(encoding="utf-8")).items():
+        if not only or key in output:
+            merge(output.setdefault(key, {}), extra)
     data = {
         "made_from": {"transformers": transformers.__version__, "sglang": _version()},
+        "layer_types": list(ALLOWED_ATTN_LAYER_TYPES),
+        "old_layer_types": dict(_LEGACY_LAYER_TYPE_REMAP),
         "auto": {key: key for key in sorted(mapping.keys()) if key in output},
         "registry": {key: names[cls] for key, cls in sorted(registry.items())},
         "classes": output,
@@ -518,6 +578,26 @@ def main() -> None:
         "# Made by scripts/config_defaults.py; do not edit. Hand-written rules: config_rules.yaml."
     )
     yaml.safe_dump(data, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
+
+
+def merge(entry: dict[str, Any], extra: dict[str, Any]) -> None:
+    """Add what was written by hand to what was found out."""
+    for name, value in copy.deepcopy(extra).items():
+        if name in ("fields", "renamed", "constants"):
+            entry[name] = {**entry.get(name, {}), **value}
+        elif name == "sub":
+            for key, plan in value.items():
+                entry.setdefault("sub", {})[key] = {**entry["sub"].get(key, {}), **plan}
+        elif name == "rules":
+            found = [rule for rule in entry.get("rules", [])
+                     if rule["key"] not in {row["key"] for row in value if row["op"] != "by_layer"}]  # fmt: skip
+            first = [row for row in value if row.pop("first", False)]
+            entry["rules"] = [*first, *found, *(row for row in value if row not in first)]
+        elif name == "checks":
+            entry["checks"] = [*entry.get("checks", []), *value]
+        else:
+            entry[name] = value
+    entry.pop("unmade", None)
 
 
 def _version() -> str:

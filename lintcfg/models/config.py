@@ -13,7 +13,11 @@ from typing import Any
 Values = dict[str, Any]
 #: Sub-configurations that hold the language model, in the order in which they are looked for.
 TEXT_KEYS = ("thinker_config", "llm_config", "language_config", "text_config")
+#: More layers than any model has; a longer list is not written out.
+MOST_LAYERS = 10_000
 _MISSING = object()
+#: RoPE types that remember the length they were trained with.
+_SCALED = ("llama3", "yarn", "longrope")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict,
     "none": type(None),
@@ -27,7 +31,9 @@ class ConfigError(Exception):
 class Config:
     """Attributes of one configuration object, read as `getattr` would."""
 
-    __slots__ = ("aliases", "attributes", "constants", "marks", "model_type", "varying")
+    __slots__ = (
+        "aliases", "attributes", "constants", "marks", "model_type", "special_layers", "varying",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,8 +49,10 @@ class Config:
         self.aliases = aliases or {}
         self.constants = constants or {}
         self.marks = marks
-        #: Attributes that differ from layer to layer, which SGLang may not read globally.
+        #: Attributes that differ from layer to layer, which may not be read for the whole.
         self.varying: frozenset[str] = frozenset()
+        #: Their values in the layers that differ.
+        self.special_layers: Values = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         """Value of an attribute, or `default` where the object has none.
@@ -96,26 +104,25 @@ class Library:
         self.classes: Mapping[str, Values] = data["classes"]
         self.auto: Mapping[str, str] = data["auto"]
         self.registry: Mapping[str, str] = data["registry"]
+        self.layer_types = frozenset((*data.get("layer_types", ()), *data.get("old_layer_types", ())))
 
-    def build(self, key: str, values: Mapping[str, Any]) -> Config:
+    def build(self, key: str, values: Mapping[str, Any], depth: int = 0) -> Config:
         """Make the configuration of class `key` from the keys of a config.json.
 
         Raises:
             ConfigError: the class refuses a value.
         """
+        if depth > 8:
+            raise ConfigError("its sub-configurations are nested too deeply")
         data = self.classes.get(key)
         if data is None or data.get("unmade"):
             return self.raw(values)
-        given = dict(values)
-        ignored = data.get("ignored", ())
-        for name in ignored:
-            given.pop(name, None)
+        for name in data.get("required", ()):
+            if name not in values:
+                raise ConfigError(f"it has no {name}")
+        given = _normalised(data, dict(values))
         aliases: Mapping[str, str] = data.get("aliases", {})
-        for name, target in data.get("renamed", {}).items():
-            if name in given:
-                given.setdefault(target, given.pop(name))
         attributes: Values = dict(data.get("fields", {}))
-        constants = data.get("constants", {})
         read_only = data.get("read_only", ())
         types = data.get("types", {})
         for name, value in given.items():
@@ -126,69 +133,128 @@ class Library:
             if expected is not None:
                 _check_type(name, value, expected)
             attributes[target] = value
+        model_type = data["type"]
+        if isinstance(given.get("model_type"), str) and not data.get("own_type"):
+            model_type = given["model_type"]
         config = Config(
-            data["type"],
+            model_type,
             attributes,
             aliases=aliases,
-            constants=constants,
+            constants=data.get("constants"),
             marks=frozenset(data.get("marks", ())),
         )
-        self._subs(config, data, given)
+        _architectures(config, data)
+        _dtype(config, given)
+        for name, plan in data.get("sub", {}).items():
+            self._sub(config, name, plan, given, depth)
         _rope(config, data, given)
         for rule in data.get("rules", ()):
-            _apply(config, rule, given)
+            if _holds(config, rule, given):
+                _apply(config, rule, given)
         for check in data.get("checks", ()):
-            _check(config, check)
+            _check(config, check, given, self.layer_types)
         return config
 
     def raw(self, values: Mapping[str, Any]) -> Config:
         """A configuration of the base class: the keys as they are."""
         config = Config(str(values.get("model_type", "")), dict(values))
-        _dtype(config)
+        _dtype(config, values)
         if values.get("rope_scaling") and values.get("rope_theta"):
             _rope(config, {"rope": "theta"}, values)
-        elif "rope_scaling" in values or "rope_parameters" in values:
-            parameters = values.get("rope_scaling", values.get("rope_parameters"))
-            config.attributes["rope_parameters"] = parameters
-            config.attributes.pop("rope_scaling", None)
+        elif "rope_scaling" in values:
+            config.attributes["rope_parameters"] = config.attributes.pop("rope_scaling")
         return config
 
-    def _subs(self, config: Config, data: Mapping[str, Any], given: Values) -> None:
-        for name, plan in data.get("sub", {}).items():
-            value = given.get(name)
-            if value is None:
-                key = plan.get("default")
-                if key is None:
-                    if plan.get("none"):
-                        config.attributes[name] = None
-                    continue
-                value = {}
-                if plan.get("flat"):
-                    value = {k: v for k, v in given.items() if not k.endswith("_config")}
+    def _sub(
+        self, config: Config, name: str, plan: Mapping[str, Any], given: Values, depth: int
+    ) -> None:
+        """Make one sub-configuration, or leave out what there is not."""
+        value = given.get(name)
+        key = plan.get("always")
+        if key is not None:
+            value = given if not plan["from"] else given.get(plan["from"])
+            value = value if isinstance(value, dict) else {}
+        elif value is None:
+            key = plan.get("default")
+            if key is None:
+                if plan.get("none"):
+                    config.attributes[name] = None
+                return
+            value = dict(plan.get("values", {}))
+            if "flat" in plan:
+                value = {k: v for k, v in given.items() if not k.endswith("_config")}
+                if plan["flat"] == "without type":
                     value.pop("model_type", None)
-                elif plan.get("values"):
-                    value = dict(plan["values"])
-            elif not isinstance(value, dict):
-                raise ConfigError(f"{name} is not an object")
-            else:
-                key = plan.get("class")
-                if key is None:
-                    model_type = value.get("model_type", plan.get("type"))
-                    key = self.auto.get(str(model_type))
-                    if key is None:
-                        if plan.get("unknown") == "raw":
-                            config.attributes[name] = self.raw(value)
-                            continue
-                        raise ConfigError(f"{name} has an unknown model type {model_type!r}")
-            config.attributes[name] = self.build(key, value)
-        _dtype(config)
+        elif not isinstance(value, dict):
+            raise ConfigError(f"{name} is not an object")
+        else:
+            key = self._sub_class(name, plan, value)
+            if plan.get("values_always"):
+                value = {**plan["values"], **value}
+        if key == "raw":
+            config.attributes[name] = self.raw(value)
+        elif key == "dict":
+            config.attributes[name] = value
+        else:
+            config.attributes[name] = self.build(key, value, depth + 1)
+
+    def _sub_class(self, name: str, plan: Mapping[str, Any], value: Values) -> str:
+        if "by_architecture" in plan:
+            archs = value.get("architectures")
+            arch = archs[0] if isinstance(archs, list) and archs else None
+            if arch not in plan["by_architecture"]:
+                raise ConfigError(f"{name} has the architecture {arch!r}, which is not supported")
+            return str(plan["by_architecture"][arch])
+        if plan.get("dict"):
+            return "dict"
+        if "class" in plan:
+            return str(plan["class"])
+        model_type = value.get("model_type", plan.get("type"))
+        key = self.auto.get(str(model_type))
+        if key is None:
+            if plan.get("unknown") == "raw":
+                return "raw"
+            raise ConfigError(f"{name} has an unknown model type {model_type!r}")
+        return key
 
 
-def _dtype(config: Config) -> None:
+def _normalised(data: Mapping[str, Any], given: Values) -> Values:
+    """The keys after the translations that some classes begin with."""
+    flatten = data.get("flatten")
+    if flatten is not None and isinstance(given.get("text_config"), dict):
+        text = {k: v for k, v in given.pop("text_config").items() if k != "model_type"}
+        given = {**given, **text} if flatten == "text" else {**text, **given}
+    vision = given.get("vision_config")
+    if isinstance(vision, dict):
+        for name, target in data.get("vision_names", {}).items():
+            if name in vision:
+                given.setdefault(target, vision[name])
+    for name, target in data.get("renamed", {}).items():
+        if name in given:
+            value = given.pop(name)
+            if given.get(target) is None:
+                given[target] = value
+    return given
+
+
+def _architectures(config: Config, data: Mapping[str, Any]) -> None:
+    attributes = config.attributes
+    if "architectures" in data:
+        plan = data["architectures"]
+        if plan["forced"] or attributes.get("architectures") is None:
+            attributes["architectures"] = list(plan["names"])
+    renames = data.get("rename_architectures")
+    names = attributes.get("architectures")
+    if renames and isinstance(names, list) and len(names) == 1 and names[0] in renames:
+        attributes["architectures"] = [renames[names[0]]]
+
+
+def _dtype(config: Config, given: Mapping[str, Any]) -> None:
     """`torch_dtype` is the old name of `dtype`."""
-    old = config.attributes.pop("torch_dtype", None)
-    if config.attributes.get("dtype") is None:
-        config.attributes["dtype"] = old
+    config.attributes.pop("torch_dtype", None)
+    if given.get("dtype") is None and given.get("torch_dtype") is not None:
+        config.attributes["dtype"] = given["torch_dtype"]
+    config.attributes.setdefault("dtype", None)
 
 
 def _check_type(name: str, value: Any, expected: str) -> None:
@@ -204,47 +270,56 @@ def _check_type(name: str, value: Any, expected: str) -> None:
 def _rope(config: Config, data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Unite the ways of writing RoPE parameters, as far as the context length hangs on them."""
     kind = data.get("rope")
-    if kind is None:
-        if "rope_scaling" in config.attributes:
-            config.attributes["rope_parameters"] = config.attributes.pop("rope_scaling")
-        return
     attributes = config.attributes
+    if kind is None:
+        if "rope_scaling" in attributes:
+            attributes["rope_parameters"] = attributes.pop("rope_scaling")
+        return
     parameters = given.get("rope_scaling") or attributes.get("rope_parameters") or {}
     attributes.pop("rope_scaling", None)
     if not isinstance(parameters, dict):
         raise ConfigError("rope_scaling is not an object")
     parameters = dict(parameters)
-    nested = any(isinstance(value, dict) for value in parameters.values())
-    if not nested:
-        parameters.setdefault("rope_type", parameters.get("type", "default"))
-        scaled = parameters["rope_type"] in ("llama3", "yarn", "longrope")
-        if scaled and (kind == "field" or "max_position_embeddings" in attributes):
-            parameters.setdefault("original_max_position_embeddings", None)
-    if nested or data.get("rope_nested"):
+    if data.get("rope_nested") or any(isinstance(value, dict) for value in parameters.values()):
         # One set for each layer type: no factor stands for the whole model.
-        parameters = {"rope_type": "by layer"}
+        attributes["rope_parameters"] = {"rope_type": "by layer"}
+        return
+    parameters.setdefault("rope_type", parameters.get("type", "default"))
+    if parameters["rope_type"] in _SCALED and "max_position_embeddings" in attributes:
+        parameters.setdefault("original_max_position_embeddings", None)
     attributes["rope_parameters"] = parameters
 
 
-def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    key, operation = rule["key"], rule["op"]
-    attributes = config.attributes
-    when = rule.get("when", "always")
-    if when == "null" and attributes.get(key) is not None:
-        return
-    if when == "falsy" and attributes.get(key):
-        return
+def _holds(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether a rule applies."""
+    key, when = rule["key"], rule.get("when", "always")
+    if when == "null" and config.attributes.get(key) is not None:
+        return False
+    if when == "falsy" and config.attributes.get(key):
+        return False
     if when == "absent" and key in given:
-        return
-    of = rule.get("of")
+        return False
+    if "if" in rule and not config.get(rule["if"]):
+        return False
+    return not ("if_null" in rule and config.get(rule["if_null"]) is not None)
+
+
+def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    key, operation, of = rule["key"], rule["op"], rule.get("of")
+    attributes = config.attributes
     if operation == "value":
         attributes[key] = rule["value"]
     elif operation == "drop":
         attributes.pop(key, None)
     elif operation == "copy":
         attributes[key] = config.get(of)
+    elif operation == "copy_sub":
+        inner = config.get(of[0])
+        value = inner.get(of[1]) if isinstance(inner, Config) else None
+        if value is not None or not rule.get("if_set"):
+            attributes[key] = value
     elif operation == "set_if":
-        attributes[key] = config.get(of) is not None
+        attributes[key] = any(config.get(name) is not None for name in (of, rule.get("or", of)))
     elif operation == "keep_if":
         if not config.get(of):
             attributes[key] = rule.get("else")
@@ -252,37 +327,61 @@ def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) ->
         attributes[key] = _layers(config, rule)
     elif operation == "window_layers":
         attributes[key] = _window_layers(config, rule)
-    else:
-        numbers = [config.get(name) for name in of]
-        if not all(isinstance(number, int) for number in numbers):
-            raise ConfigError(f"{key} is derived from {' and '.join(of)}, of which one is missing")
-        if operation == "divide":
-            if not numbers[1]:
-                raise ConfigError(f"{of[1]} is zero")
-            attributes[key] = numbers[0] // numbers[1]
-        elif operation == "add":
-            attributes[key] = sum(numbers)
-        elif operation == "multiply":
-            product = 1
-            for number in numbers:
-                product *= number
-            attributes[key] = product
-        elif operation == "length":
-            attributes[key] = len(config.get(of[0]))
+    elif operation == "by_layer":
+        _by_layer(config, rule, given)
+    elif operation == "kda_layers":
+        attributes[key] = _kda_layers(config, rule)
+    elif operation == "length":
+        attributes[key] = len(config.get(of) or ())
+    elif operation == "map":
+        old = attributes.get(key)
+        if isinstance(old, list):
+            attributes[key] = [rule["names"].get(name, name) for name in old]
+    elif operation == "half_plus_one":
+        attributes[key] = _number(config, key) // 2 + 1
+    elif operation == "multiply":
+        product = 1
+        for name in of:
+            product *= _number(config, name)
+        if "plus_one" in rule:
+            product *= _number(config, rule["plus_one"]) + 1
+        attributes[key] = product
+    elif operation == "divide":
+        part = _number(config, of[1])
+        if not part:
+            raise ConfigError(f"{of[1]} is zero")
+        attributes[key] = _number(config, of[0]) // part
+    elif operation == "add":
+        attributes[key] = sum(_number(config, name) for name in of)
+
+
+def _number(config: Config, name: str) -> int:
+    value = config.get(name)
+    if not isinstance(value, int):
+        raise ConfigError(f"{name} is not a number: {value!r}")
+    return value
+
+
+def _count(config: Config, name: str = "num_hidden_layers") -> int | None:
+    count = config.get(name)
+    return count if isinstance(count, int) and 0 <= count <= MOST_LAYERS else None
 
 
 def _layers(config: Config, rule: Mapping[str, Any]) -> list[str] | None:
     """Types of all layers, where the configuration derives them from a pattern."""
-    count = config.get(rule.get("count", "num_hidden_layers"))
-    if not isinstance(count, int) or not 0 <= count <= 10_000:
+    count = _count(config)
+    if count is None:
         return None
     cycle: list[str] = rule["cycle"]
     period = config.get(rule["period"], len(cycle)) if "period" in rule else len(cycle)
+    if period == 0 and count:
+        raise ConfigError(f"{rule['period']} is zero, so the layers' types cannot be derived")
     if not isinstance(period, int) or period <= 0:
         return None
     if period != len(cycle):
         cycle = [cycle[0]] * (period - 1) + [cycle[-1]]
-    layers = [cycle[number % period] for number in range(count)]
+    first: list[str] = rule.get("first", [])
+    layers = (first + [cycle[number % period] for number in range(count)])[:count]
     if layers and "last" in rule:
         layers[-1] = rule["last"]
     return layers
@@ -290,21 +389,108 @@ def _layers(config: Config, rule: Mapping[str, Any]) -> list[str] | None:
 
 def _window_layers(config: Config, rule: Mapping[str, Any]) -> list[str] | None:
     """Layer types where the layers from `max_window_layers` on slide, if any do."""
-    count, first = config.get("num_hidden_layers"), config.get("max_window_layers")
+    count, first = _count(config), config.get("max_window_layers")
     full, sliding = rule["cycle"]
-    if not isinstance(count, int) or not 0 <= count <= 10_000:
+    if count is None:
         return None
     if config.get("sliding_window") is None or not isinstance(first, int):
         first = count
     return [sliding if number >= first else full for number in range(count)]
 
 
-def _check(config: Config, check: Mapping[str, Any]) -> None:
-    if check["check"] == "divides":
+def _kda_layers(config: Config, rule: Mapping[str, Any]) -> Values:
+    """The description of linear layers, from layer types or a period."""
+    layers, period = config.get("layer_types"), rule["period"]
+    if isinstance(layers, list):
+        linear = [number for number, kind in enumerate(layers) if kind == "linear_attention"]
+    else:
+        linear = [n for n in range(_count(config) or 0) if n % period != period - 1]
+    bound = config.get("gate_lower_bound")
+    bound = config.get("linear_lower_bound") if bound is None else bound
+    return {"kda_layers": linear, "gate_lower_bound": bound}
+
+
+def _by_layer(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Values of one layer type that differ from the others."""
+    layers = config.get(rule["key"])
+    if not isinstance(layers, list) or not layers:
+        return
+    if "last" in rule:
+        layers = [*layers[:-1], rule["last"]]
+        config.attributes[rule["key"]] = layers
+    special: Values = {}
+    for name, plan in rule["set"].items():
+        value: Any = given
+        for part in plan["from"].split("."):
+            value = value.get(part, _MISSING) if isinstance(value, dict) else _MISSING
+        if value is _MISSING:
+            value = plan.get("default")
+        if "gate" in plan and not config.get(plan["gate"], True):
+            value = None
+        config.attributes.pop(plan["from"], None)
+        usual = config.get(name)
+        special[name] = usual if value is None and "default" not in plan else value
+    here = rule["layers"] in layers
+    config.special_layers = special
+    config.varying = frozenset(
+        name for name, value in special.items() if here and value != config.attributes.get(name)
+    )
+
+
+def _check(
+    config: Config, check: Mapping[str, Any], given: Mapping[str, Any], layer_types: frozenset[str]
+) -> None:
+    """Refuse what the class refuses."""
+    kind = check["check"]
+    if kind == "divides":
         whole, part = config.get(check["whole"]), config.get(check["part"])
         if isinstance(whole, int) and isinstance(part, int) and part and whole % part:
             raise ConfigError(f"{check['whole']} {whole} is no multiple of {check['part']} {part}")
-    elif check["check"] == "layer_count":
-        layers, count = config.get("layer_types"), config.get("num_hidden_layers")
-        if isinstance(layers, list) and isinstance(count, int) and len(layers) != count:
+    elif kind == "layer_count":
+        _check_layers(config, check, layer_types)
+    elif kind == "truthy":
+        if not config.get(check["of"]):
+            raise ConfigError(f"{check['of']} must be set")
+    elif kind == "equals":
+        if given.get(check["of"], check["value"]) != check["value"]:
+            raise ConfigError(f"{check['of']} must be {check['value']}")
+    elif kind == "object":
+        if config.get(check["with"]) is not None and not isinstance(given.get(check["of"]), dict):
+            raise ConfigError(f"{check['of']} is not an object")
+    elif kind == "product":
+        left, right = _product(config, check["left"]), _product(config, check["right"])
+        if left is not None and right is not None and left != right:
+            raise ConfigError(
+                f"{' x '.join(check['left'])} is {left}, {' x '.join(check['right'])} is {right}"
+            )
+    elif kind == "blocks":
+        blocks = [config.get(name) for name in check["lists"]]
+        times = config.get(check["times"])
+        if config.get(check["if"]) and isinstance(times, int):
+            first, block, last = (len(b) if isinstance(b, list) else 0 for b in blocks)
+            count = config.get("num_hidden_layers")
+            if first + block * times + last != count:
+                raise ConfigError(f"the pattern of its layers does not make up {count} layers")
+
+
+def _check_layers(config: Config, check: Mapping[str, Any], layer_types: frozenset[str]) -> None:
+    layers, count = config.get("layer_types"), config.get("num_hidden_layers")
+    if not isinstance(layers, list) or not isinstance(count, int):
+        return
+    unknown = [kind for kind in layers if not isinstance(kind, str) or kind not in layer_types]
+    if unknown:
+        raise ConfigError(f"layer_types has {unknown[0]!r}, which transformers does not know")
+    if len(layers) != count:
+        extra = config.get("num_nextn_predict_layers") if check.get("with_next") else None
+        if not isinstance(extra, int) or not extra or len(layers) != count + extra:
             raise ConfigError(f"layer_types has {len(layers)} entries for {count} layers")
+
+
+def _product(config: Config, names: list[str]) -> int | None:
+    product = 1
+    for name in names:
+        value = config.get(name)
+        if not isinstance(value, int):
+            return None
+        product *= value
+    return product

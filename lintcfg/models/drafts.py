@@ -35,6 +35,10 @@ class DraftPlan:
                 continue
             for name in plan.get("needs", ()):
                 top.need(name)
+            for name in plan.get("text_needs", ()):
+                text.need(name)
+            for name, source in plan.get("top_copies", {}).items():
+                top.attributes[name] = top.need(source)
             if plan.get("as_text"):
                 top = text
                 archs = []

@@ -41,8 +41,10 @@ class Parser:
             config = self.library.build(registry[plan["raw_mamba"]["class"]], raw)
         else:
             config = self._auto(values, path)
-        model_type = config.model_type
         text = self.text(config)
+        if config.varying:
+            names = ", ".join(sorted(config.varying))
+            raise ConfigError(f"{names} differs from layer to layer, which SGLang does not read")
         if text is not config:
             for name, value in text.attributes.items():
                 if value is not None and not config.has(name):
@@ -158,23 +160,18 @@ def _remote_code(reference: Any, path: str | None) -> str:
 
 
 def _two_shapes(config: Config) -> None:
-    """Full and sliding attention may differ in head size and KV heads."""
+    """Tell full and sliding attention apart where their head sizes or KV heads differ."""
     text = config.get("text_config")
     if not isinstance(text, Config):
         raise ConfigError("it has no text_config")
     attributes = text.attributes
-    head_dim, kv_heads = attributes.get("head_dim"), attributes.get("num_key_value_heads")
-    full_head_dim = attributes.get("global_head_dim") or head_dim
-    full_kv_heads = attributes.get("num_global_key_value_heads") or kv_heads
-    layers = attributes.get("layer_types") or []
-    if "sliding_attention" not in layers:
-        head_dim, kv_heads = full_head_dim, full_kv_heads
+    sliding = {name: attributes.get(name) for name in ("head_dim", "num_key_value_heads")}
+    full = {**sliding, **text.special_layers}
+    if "sliding_attention" not in (attributes.get("layer_types") or ()) or not text.varying:
+        full = sliding if not text.varying else full
+        sliding = full
     text.varying = frozenset()
-    attributes.update(
-        head_dim=full_head_dim,
-        num_key_value_heads=full_kv_heads,
-        swa_head_dim=head_dim,
-        swa_v_head_dim=head_dim,
-        swa_num_key_value_heads=kv_heads,
-    )
-    attributes.setdefault("v_head_dim", full_head_dim)
+    attributes.update(full)
+    attributes["swa_head_dim"] = attributes["swa_v_head_dim"] = sliding["head_dim"]
+    attributes["swa_num_key_value_heads"] = sliding["num_key_value_heads"]
+    attributes.setdefault("v_head_dim", full["head_dim"])

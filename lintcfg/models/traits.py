@@ -68,6 +68,7 @@ class Deriver:
         decision_mode = self._decision(top, path)
         joint_head = self._joint_head(top, path)
         published = list(top.get("architectures") or [])
+        by_default = self._by_default(top)
         if is_draft:
             top, text = self.drafts.apply(top, text, algorithm)
         archs = top.get("architectures")
@@ -84,7 +85,7 @@ class Deriver:
             "joint_head": joint_head,
         }
         found.update(self._shapes(top, text, archs))
-        found.update(self._modalities(top, text, sets, archs[0]))
+        found.update(self._modalities(top, text, sets, by_default))
         found.update(self._sparse(top, text, archs[0]))
         found.update(self._hybrid(top, text, sets, archs, is_draft=is_draft))
         found.update(quantization_traits(top, path, is_draft=is_draft))
@@ -222,24 +223,30 @@ class Deriver:
 
     # --- what goes in and out
 
-    def _modalities(self, top: Config, text: Config, sets: Mapping[str, bool], arch: str) -> Values:
-        vision_by_layers = (
-            self.special["vision_by_layers"]["model_type"] == top.model_type
-            and (top.get("vision_n_layers") or 0) > 0
-        )
-        multimodal = sets["multimodal-archs"] or top is not text or vision_by_layers
+    def _by_default(self, top: Config) -> Values:
+        """Why media are not taken although the architecture could; as a target's, drafts too."""
+        arch = (top.get("architectures") or [None])[0]
         towers = top.has("vision_config") and top.has("audio_config")
-        lacks_towers = arch in self.sets["mimo-v2-multimodal-archs"] and not towers
+        return {
+            "multimodal_off_by_default": arch in self.sets["multimodal-off-by-default-archs"],
+            "multimodal_lacks_towers": arch in self.sets["mimo-v2-multimodal-archs"] and not towers,
+        }
+
+    def _modalities(
+        self, top: Config, text: Config, sets: Mapping[str, bool], by_default: Values
+    ) -> Values:
+        vision_by_layers = self.special["vision_by_layers"]["model_type"] == top.model_type and (
+            top.get("vision_n_layers") or 0
+        ) > 0
+        multimodal = sets["multimodal-archs"] or top is not text or vision_by_layers
         text_only = bool(top.get("language_model_only", False))
-        off = arch in self.sets["multimodal-off-by-default-archs"]
         gemma = self._is_embedding_gemma(text)
         return {
             "multimodal": bool(multimodal),
-            "multimodal_off_by_default": off,
-            "multimodal_lacks_towers": lacks_towers,
+            **by_default,
             "has_media_config": top.has("vision_config") or top.has("audio_config"),
             "language_model_only": text_only,
-            "is_multimodal": bool(multimodal and not off and not lacks_towers and not text_only),
+            "is_multimodal": bool(multimodal and not any(by_default.values()) and not text_only),
             "is_audio": sets["audio-archs"],
             "is_encoder_decoder": sets["encoder-decoder-archs"],
             "multimodal_chunked_prefill": not sets["no-multimodal-chunked-prefill-archs"],

@@ -2,7 +2,8 @@
 
     truth_child.py FOLDER…        # one JSON line a folder and role: {"model","draft","traits"|"error"}
 
-A folder is read twice, as a target and as a draft. Values are read off the real `ModelConfig`.
+Without folders, stdin gives one a line, or {"model": name, "config": {…}} for one to be made up.
+Each is read twice, as a target and as a draft. Values are read off the real `ModelConfig`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +227,25 @@ def main() -> None:
         kept["quant"] = self._find_quant_modelslim_config() or self._parse_quant_hf_config()
 
     MC.ModelConfig._verify_quantization = verify
+    # Sizes of its caches hang on a running server; that it has some does not.
+    from sglang.srt.configs import InklingModelConfig
+
+    InklingModelConfig.mamba2_cache_params = property(lambda self: True)
     names = sys.argv[1:] or [line.strip() for line in sys.stdin if line.strip()]
     for name in names:
+        config = None
+        folder = tempfile.mkdtemp()
+        if name.startswith("{"):
+            asked = json.loads(name)
+            name, config = asked["model"], asked["config"]
+            Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
         for draft in (False, True):
             row: dict[str, Any] = {"model": name, "draft": draft}
+            if config is not None:
+                row["config"] = config
             try:
-                mc = MC.ModelConfig(name, trust_remote_code=False, is_draft_model=draft)
+                path = name if config is None else folder
+                mc = MC.ModelConfig(path, trust_remote_code=False, is_draft_model=draft)
                 row["traits"] = traits(mc, kept["quant"], get_quantization_config(mc.hf_config))
             except BaseException as error:
                 row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
