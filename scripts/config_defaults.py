@@ -65,7 +65,9 @@ SUBS = ("thinker_config", "llm_config", "language_config", "text_config", "visio
         "audio_config", "sound_config")  # fmt: skip
 ABSENT = "<absent>"
 #: What classes without defaults need to be made at all.
-NEEDED: dict[str, dict[str, Any]] = {"NemotronHPuzzleConfig": {"block_configs": [{"block_type": "mamba"}]}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "NemotronHPuzzleConfig": {"block_configs": [{"block_type": "mamba"}]}
+}
 SAMPLES = 60
 
 
@@ -248,7 +250,11 @@ class Prober:
         entry["constants"] = constants
         self._subs(entry, plain)
         self._rope(entry, plain)
-        if "vocab_size" in fields or "vocab_size" in constants or "text_config" in entry.get("sub", {}):
+        if (
+            "vocab_size" in fields
+            or "vocab_size" in constants
+            or "text_config" in entry.get("sub", {})
+        ):
             self._rules(entry, base, given)
         self._copied(entry, plain)
         return {name: value for name, value in entry.items() if value not in ({}, [], False)}
@@ -265,13 +271,19 @@ class Prober:
             elif type(value) in self.names:
                 plan["default"] = self.names[type(value)]
                 usual, _ = make(type(value), {})
-                own = {key: read(value, key) for key in KEYS if read(value, key) != read(usual, key)}
-                own = {key: number for key, number in own.items() if isinstance(number, (int, bool))}
+                own = {
+                    key: read(value, key) for key in KEYS if read(value, key) != read(usual, key)
+                }
+                own = {
+                    key: number for key, number in own.items() if isinstance(number, (int, bool))
+                }
                 if own:
                     plan["values"] = own
                     other, _ = make(self.cls, {name: {"rms_norm_eps": 1e-4}})
                     kept = getattr(other, name, None)
-                    plan["values_always"] = all(read(kept, key) == number for key, number in own.items())
+                    plan["values_always"] = all(
+                        read(kept, key) == number for key, number in own.items()
+                    )
             elif isinstance(value, dict):
                 plan["default_dict"] = True
             chosen = set()
@@ -320,7 +332,10 @@ class Prober:
         for name in entry.get("read_only", ()):
             for sub in ("text_config", "llm_config", "language_config"):
                 inner = getattr(plain, sub, None)
-                if inner is not None and read(inner, name) == entry["constants"].get(name) != ABSENT:
+                if (
+                    inner is not None
+                    and read(inner, name) == entry["constants"].get(name) != ABSENT
+                ):
                     entry.setdefault("rules", []).append(
                         {"key": name, "op": "copy_sub", "of": [sub, name]})  # fmt: skip
                     break
@@ -369,7 +384,9 @@ class Prober:
             check["with_next"] = True
         entry["checks"].append(check)
 
-    def _drivers(self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    def _drivers(
+        self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]
+    ) -> list[str]:
         """Names whose value changes any attribute of interest other than their own."""
         found = []
         for name in sorted({*given, *entry["fields"], *entry.get("renamed", ()), *KEYS}):
@@ -393,7 +410,12 @@ class Prober:
                 "num_key_value_heads": [4, 8], "num_hidden_layers": [6, 12, 13]}  # fmt: skip
         singles: list[dict[str, Any]] = [{}]
         # Whether a value that is given stands, for every attribute.
-        singles += [{name: value} for name in KEYS if name not in drivers for value in _variants(name, None)[:1]]
+        singles += [
+            {name: value}
+            for name in KEYS
+            if name not in drivers
+            for value in _variants(name, None)[:1]
+        ]
         for name in drivers:
             for value in [*pool.get(name, []), *_variants(name, None), None]:
                 singles.append({name: value})

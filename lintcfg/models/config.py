@@ -104,7 +104,9 @@ class Library:
         self.classes: Mapping[str, Values] = data["classes"]
         self.auto: Mapping[str, str] = data["auto"]
         self.registry: Mapping[str, str] = data["registry"]
-        self.layer_types = frozenset((*data.get("layer_types", ()), *data.get("old_layer_types", ())))
+        self.layer_types = frozenset(
+            (*data.get("layer_types", ()), *data.get("old_layer_types", ()))
+        )
 
     def build(self, key: str, values: Mapping[str, Any], depth: int = 0) -> Config:
         """Make the configuration of class `key` from the keys of a config.json.
@@ -407,7 +409,8 @@ def _kda_layers(config: Config, rule: Mapping[str, Any]) -> Values:
         linear = [n for n in range(_count(config) or 0) if n % period != period - 1]
     bound = config.get("gate_lower_bound")
     bound = config.get("linear_lower_bound") if bound is None else bound
-    return {"kda_layers": linear, "gate_lower_bound": bound}
+    heads = config.get("linear_num_heads")
+    return {"kda_layers": linear, "gate_lower_bound": bound, "num_heads": heads}
 
 
 def _by_layer(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .config import Config, ConfigError, Values
@@ -69,6 +69,7 @@ class Deriver:
         joint_head = self._joint_head(top, path)
         published = list(top.get("architectures") or [])
         by_default = self._by_default(top)
+        model_type = top.model_type
         if is_draft:
             top, text = self.drafts.apply(top, text, algorithm)
         archs = top.get("architectures")
@@ -79,7 +80,7 @@ class Deriver:
             "known": True,
             "arch": archs[0],
             "architectures": published,
-            "model_type": top.model_type,
+            "model_type": model_type,
             "text_model_type": text.model_type,
             "decision_mode": decision_mode,
             "joint_head": joint_head,
@@ -235,9 +236,10 @@ class Deriver:
     def _modalities(
         self, top: Config, text: Config, sets: Mapping[str, bool], by_default: Values
     ) -> Values:
-        vision_by_layers = self.special["vision_by_layers"]["model_type"] == top.model_type and (
-            top.get("vision_n_layers") or 0
-        ) > 0
+        vision_by_layers = (
+            self.special["vision_by_layers"]["model_type"] == top.model_type
+            and (top.get("vision_n_layers") or 0) > 0
+        )
         multimodal = sets["multimodal-archs"] or top is not text or vision_by_layers
         text_only = bool(top.get("language_model_only", False))
         gemma = self._is_embedding_gemma(text)
@@ -268,7 +270,7 @@ class Deriver:
         return archs[0] in self.sets["deepseek-dsa-archs"] and config.get("index_topk") is not None
 
     def _sparse(self, top: Config, text: Config, arch: str) -> Values:
-        profile, problem = _qsa(top)
+        profile, problem = _qsa(top, self.special["qsa_blocks"])
         types = top.get("indexer_types") or ()
         dsa = self._is_dsa(top)
         return {
@@ -421,6 +423,12 @@ class Deriver:
                 for config in (text, top)
                 for key in EXPERT_KEYS
             ),
+            "linear_heads": _linear_heads(text if text.has("linear_attn_config") else top),
+            "ties_word_embeddings": bool(top.get("tie_word_embeddings"))
+            and (not isinstance(nested, Config) or bool(nested.get("tie_word_embeddings"))),
+            "canvas_length": top.get("canvas_length"),
+            "expert_capacity": top.get("expert_capacity"),
+            "block_size": top.get("block_size"),
             "dual_chunk_attention": top.has("dual_chunk_attention_config"),
         }
 
@@ -483,7 +491,7 @@ def _uses_kda(config: Config) -> bool:
     )
 
 
-def _qsa(top: Config) -> tuple[bool, str | None]:
+def _qsa(top: Config, blocks: Sequence[int]) -> tuple[bool, str | None]:
     """Whether the compressed sparse indexer is described, and what is wrong with it."""
     config = top.get("text_config", top)
     if not isinstance(config, Config) or config.get("indexer_n_heads") is None:
@@ -501,7 +509,20 @@ def _qsa(top: Config) -> tuple[bool, str | None]:
         return False, "indexer_compress_ratio must be at least 2"
     if budget % ratio:
         return False, "indexer_budget must be a multiple of indexer_compress_ratio"
+    if budget // ratio not in blocks:
+        known = " or ".join(str(number) for number in blocks)
+        return False, f"indexer_budget / indexer_compress_ratio must be {known}"
     return True, None
+
+
+def _linear_heads(config: Config) -> list[int] | None:
+    """Heads of the linear layers."""
+    if config.get("linear_num_key_heads") is not None:
+        return [config.get("linear_num_key_heads"), config.get("linear_num_value_heads")]
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, dict) and linear.get("num_heads") is not None:
+        return [linear["num_heads"]]
+    return None
 
 
 def _speculation(top: Config, text: Config) -> Values:

@@ -122,6 +122,11 @@ def traits(mc: Any, quant: Any, hf_quant: Any) -> dict[str, Any]:
         "num_target_layers": getattr(hf, "num_target_layers", None),
         "num_draft_slots": getattr(hf, "num_draft_slots", None),
         "vocab_size": tx.vocab_size,
+        "canvas_length": getattr(hf, "canvas_length", None),
+        "block_size": getattr(hf, "block_size", None),
+        "has_experts": any(
+            (getattr(c, k, None) or 0) > 0 for c in (tx, hf)
+            for k in ("num_experts", "num_local_experts", "n_routed_experts")),
     }  # fmt: skip
     act = tx if t["arch"] == "NemotronH_Omni_Reasoning_V3" else hf
     t["mlp_hidden_act"] = getattr(act, "mlp_hidden_act", None)
@@ -219,6 +224,7 @@ def main() -> None:
     import sglang.srt.server_args  # noqa: F401
     from sglang.srt.configs import model_config as MC
     from sglang.srt.utils.common import get_quantization_config
+    from sglang.srt.utils.hf_transformers_utils import get_config
 
     logging.disable(logging.CRITICAL)
     kept: dict[str, Any] = {}
@@ -246,7 +252,9 @@ def main() -> None:
             try:
                 path = name if config is None else folder
                 mc = MC.ModelConfig(path, trust_remote_code=False, is_draft_model=draft)
+                kept["model_type"] = get_config(path, trust_remote_code=False).model_type
                 row["traits"] = traits(mc, kept["quant"], get_quantization_config(mc.hf_config))
+                row["traits"]["model_type"] = kept["model_type"]
             except BaseException as error:
                 row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
             output.write(json.dumps(row) + "\n")
