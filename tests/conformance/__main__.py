@@ -22,10 +22,10 @@ from attn_lint.matrix.loader import load
 
 from .compare import FIELDS
 from .draw import Case, draw
-from .install import install
+from .install import home, install
+from .models import Models, write_catalogue
 from .real import RealSGLang
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "models"
 #: The least agreement of startup verdicts and of each resolved field, in per cent.
 BAR = 99.5
 MAX_UNCHECKED = 1.5
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--platforms", default="")
-    parser.add_argument("--models", type=Path, default=FIXTURES, help="folder of model folders")
+    parser.add_argument("--models", type=Path, help="folder of model folders, not the catalogue")
     parser.add_argument("--minimise", type=int, default=10, help="differences to minimise")
     parser.add_argument("--output", type=Path, help="write every difference as JSON lines")
     options = parser.parse_args()
@@ -91,16 +91,12 @@ def main() -> None:
     judge = Judge(release)
     machines = {row["name"]: row for row in release["platforms"] if row["kind"] != "musa"}
     platforms = [name for name in options.platforms.split(",") if name] or list(machines)
-    folders = sorted(path.parent for path in options.models.resolve().glob("*/config.json"))
-    if not folders:
+    models = Models(options.models or write_catalogue(release, home() / "models"))
+    if not models.targets:
         sys.exit(f"no model folders in {options.models}")
-    names = {folder.name: str(folder) for folder in folders}
-    drafts = {
-        path: [other for key, other in names.items() if key.startswith(f"{name}-draft")]
-        for name, path in names.items()
-    }
-    targets = [path for name, path in names.items() if "-draft" not in name]
-    cases = list(draw(options.seed, options.count, judge.flags, platforms, targets, drafts))
+    cases = list(
+        draw(options.seed, options.count, judge.flags, platforms, models.targets, models.drafts)
+    )
 
     verdicts: collections.Counter[str] = collections.Counter()
     fields: collections.Counter[str] = collections.Counter()
