@@ -1,0 +1,296 @@
+"""Tells whether words are a launch: SGLang's own command, a wrapper's flags, or somebody else's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from ..flags import strip_command
+from .context import from_words
+from .model import Context, Extraction, Found, Variant
+from .text import Source, join, made
+
+#: Commands that only talk about what follows them.
+TALKERS = frozenset(
+    {"echo", "printf", "grep", "egrep", "pgrep", "pkill", "kill", "killall", "ps", "cat", "which",
+     "pip", "pip3", "git", "curl", "wget", "sed", "awk", "ls", "cd", "rm", "cp", "mv", "mkdir",
+     "test", "[", "[[", "logger", "apt", "apt-get", "conda", "uv-pip", "chmod", "die", "log",
+     "warn", "error", "info", "usage", "fail", "read", "export", "type", "trap"}
+)  # fmt: skip
+#: Programs that hand their arguments to SGLang's own parser, beside flags of their own.
+LAUNCHERS = {
+    "dynamo.sglang": "dynamo",
+    "sglang_router.launch_server": "sglang-router",
+}
+#: Programs of SGLang's that start no server of the kind judged here.
+CLIENTS = "a client or a benchmark of SGLang's"
+WRAPPED_PREFIX = "--sglang-"
+#: Flags of trainers that name the model which the wrapped engine serves.
+_MODEL_FLAGS = ("--hf-checkpoint",)
+_HYDRA = re.compile(r"^\+{0,2}((?:[A-Za-z_]\w*\.)*sglang)\.([a-z][a-z0-9_]*)=")
+_HYDRA_MODEL = re.compile(r"^\+{0,2}(?:[A-Za-z_]\w*\.)*model\.path=")
+_FLAG = re.compile(r"^--?[A-Za-z]")
+_OTHER_ENGINES = ("vllm", "trtllm", "tensorrt_llm", "lmdeploy", "tgi", "text-generation")
+#: Flags of the diffusion server alone; the language server has none of these names.
+_DIFFUSION_FLAGS = frozenset(
+    {"--num-gpus", "--ulysses-degree", "--ring-degree", "--sp-degree", "--vae-cpu-offload",
+     "--dit-cpu-offload", "--dit-layerwise-offload", "--text-encoder-cpu-offload",
+     "--image-encoder-cpu-offload", "--enable-cfg-parallel", "--pin-cpu-memory", "--prompt",
+     "--performance-mode", "--vae-path", "--cache-dit-config", "--transformer-path"}
+)  # fmt: skip
+
+
+class Commands:
+    """Knows the words that start servers of a release, and puts launches into an extraction."""
+
+    def __init__(self, rules: Mapping[str, Any], flags: frozenset[str]) -> None:
+        """Take the release's `commands` section and all spellings of flags, gone ones included."""
+        self.rules = rules
+        self.flags = flags
+        self.program: str = rules.get("program") or ""
+
+    def take(
+        self,
+        words: Sequence[Source],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        *,
+        span: tuple[int, int] | None = None,
+        context: Context | None = None,
+    ) -> bool:
+        """Add the launch that words make up, if they do; returns whether they did."""
+        if not words:
+            return False
+        texts = [word.text for word in words]
+        first = next((text for text in texts if "=" not in text or text.startswith("-")), "")
+        if PurePosixPath(first).name in TALKERS:
+            return False
+        start, end = span or (words[0].start, words[-1].end)
+        context = context or Context()
+        from_words(texts, context)
+        if any(WRAPPED_PREFIX in text for text in texts) and self._wrapped(
+            words, environment, out, kind, (start, end), context
+        ):
+            return True
+        if any("sglang." in text and "=" in text for text in texts) and self._hydra(
+            words, environment, out, kind, (start, end), context
+        ):
+            return True
+        for place, text in enumerate(texts):
+            if text in LAUNCHERS and place and texts[place - 1] in ("-m", "--module"):
+                self._add(
+                    words[place + 1 :], environment, out, kind, (start, end), context,
+                    wrapper=LAUNCHERS[text], command=text,
+                )  # fmt: skip
+                return True
+        return self._direct(words, texts, environment, out, kind, (start, end), context)
+
+    def _direct(
+        self,
+        words: Sequence[Source],
+        texts: list[str],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        span: tuple[int, int],
+        context: Context,
+    ) -> bool:
+        if not any("sglang" in text for text in texts):
+            self._name_other(texts, words, out)
+            return False
+        if len(texts) == 1:
+            return False
+        command = strip_command(texts, self.rules)
+        if command.other_program or not command.name:
+            self._name_other(texts, words, out, command.other_program)
+            return False
+        problem = next((p for p in command.problems if p.kind == "command"), None)
+        if problem is not None:
+            out.skip(span[0], command.name, problem.message)
+            return False
+        if command.words != texts:
+            return False
+        argv = []
+        for text, origin in zip(command.argv, command.origins, strict=True):
+            word = words[origin]
+            argv.append(word if word.text == text else made(text, word.start))
+        argv = _until_noise(argv)
+        merged = dict(environment)
+        for name, value in command.environment.items():
+            merged.setdefault(name, made(value, span[0]))
+        engine = "sglang"
+        names = {word.text.partition("=")[0] for word in argv}
+        if command.backend == "auto" and names & _DIFFUSION_FLAGS:
+            engine = "sglang-diffusion"
+        self._add(argv, merged, out, kind, span, context, engine=engine, command=command.name)
+        return True
+
+    def _name_other(
+        self, texts: list[str], words: Sequence[Source], out: Extraction, name: str | None = None
+    ) -> None:
+        """Say what was passed over, where it could be taken for a launch."""
+        flagged = any("attention-backend" in text and " " not in text for text in texts)
+        if name is None and not flagged:
+            return
+        for text in texts:
+            if any(mark in text.lower() for mark in _OTHER_ENGINES):
+                out.skip(words[0].start, text, "another engine's command")
+                return
+        if name and (flagged or any(
+            "sglang" in t and not t.startswith("-") and " " not in t for t in texts
+        )):
+            if name.partition(".")[0] == self.program or name.startswith("bench"):
+                out.skip(words[0].start, name, CLIENTS)
+            elif flagged:
+                out.skip(words[0].start, name, "not a command that starts SGLang")
+
+    def _wrapped(
+        self,
+        words: Sequence[Source],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        span: tuple[int, int],
+        context: Context,
+    ) -> bool:
+        """Flags of SGLang's behind a trainer's prefix."""
+        argv: list[Source] = []
+        place = 0
+        while place < len(words):
+            word = words[place]
+            place += 1
+            name, _, value = word.text.partition("=")
+            if name in _MODEL_FLAGS:
+                model = value or (words[place].text if place < len(words) else "")
+                if model and "$" not in model:
+                    context.note("model", model, name)
+                continue
+            if not name.startswith(WRAPPED_PREFIX) or (
+                "--" + name[len(WRAPPED_PREFIX) :] not in self.flags
+                and not self._was_a_flag("--" + name[len(WRAPPED_PREFIX) :])
+            ):
+                continue
+            argv.append(join([word.slice(0, 2), word.slice(len(WRAPPED_PREFIX), len(word.text))]))
+            while place < len(words) and not _FLAG.match(words[place].text):
+                argv.append(words[place])
+                place += 1
+        if not argv:
+            return False
+        self._add(argv, environment, out, kind, span, context, wrapper="--sglang-", partial=True)
+        return True
+
+    def _was_a_flag(self, name: str) -> bool:
+        """Whether a name that the release lacks still reads like one of an attention flag."""
+        return name.endswith(("-backend", "-dtype", "-topk", "-size")) or name.startswith(
+            ("--nsa-", "--dsa-", "--speculative-", "--enable-flash", "--disable-")
+        )
+
+    def _hydra(
+        self,
+        words: Sequence[Source],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        span: tuple[int, int],
+        context: Context,
+    ) -> bool:
+        """Overrides whose key ends in `sglang.<field>`."""
+        argv: list[Source] = []
+        prefix = ""
+        for word in words:
+            if _HYDRA_MODEL.match(word.text) and not word.open:
+                context.note("model", word.text.partition("=")[2], "model.path")
+            match = _HYDRA.match(word.text)
+            if match is None:
+                continue
+            value = word.slice(match.end(), len(word.text))
+            text = value.text
+            if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+                value = value.slice(1, len(text) - 1)
+            pair = keyed(word.slice(match.start(2), match.end(2)), value, self.flags)
+            if pair:
+                prefix = prefix or match.group(1)
+                argv += pair
+        if not prefix:
+            return False
+        self._add(argv, environment, out, kind, span, context, wrapper=prefix, partial=True)
+        return True
+
+    def bare(
+        self,
+        words: Sequence[Source],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        *,
+        context: Context | None = None,
+        wrapper: str,
+        span: tuple[int, int] | None = None,
+    ) -> bool:
+        """Add flags that stand without a command word; what surrounds them told whose they are."""
+        flags = [word.text.partition("=")[0] for word in words if _FLAG.match(word.text)]
+        known = [flag for flag in flags if self.is_flag(flag)]
+        if not known or len(known) * 2 < len(flags):
+            return False
+        span = span or (words[0].start, words[-1].end)
+        self._add(
+            words, environment, out, kind, span, context or Context(), wrapper=wrapper,
+            partial=True,
+        )  # fmt: skip
+        return True
+
+    def is_flag(self, name: str) -> bool:
+        """Whether a flag of that name is SGLang's."""
+        return name in self.flags
+
+    def _add(
+        self,
+        argv: Sequence[Source],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        span: tuple[int, int],
+        context: Context,
+        *,
+        wrapper: str = "",
+        partial: bool = False,
+        engine: str = "sglang",
+        command: str = "",
+    ) -> None:
+        env = tuple((name, value.text) for name, value in environment.items())
+        opened = frozenset(name for name, value in environment.items() if value.open)
+        out.add(
+            Found(
+                kind, span[0], span[1], [Variant(tuple(argv), env, opened)], context, wrapper,
+                partial or bool(wrapper), engine, command,
+            )  # fmt: skip
+        )
+
+
+def keyed(key: Source, value: Source | None, flags: frozenset[str]) -> list[Source]:
+    """The words of a flag that is written as a key and a value; empty where it is no flag.
+
+    A value None, or one that says false, leaves the flag out; one that says true gives the flag
+    alone.
+    """
+    dashed = key.text.strip().replace("_", "-")
+    name = "--" + dashed.lstrip("-")
+    if name not in flags:
+        return []
+    word = Source(name, (0, 2), (key.start, key.start)) if key.text else made(name, key.start)
+    if value is None:
+        return []
+    text = value.text.strip()
+    if not value.open and text.lower() in ("true", "yes", "on"):
+        return [word]
+    if not value.open and text.lower() in ("false", "null", "none", "~", ""):
+        return []
+    return [word, value]
+
+
+def _until_noise(argv: list[Source]) -> list[Source]:
+    """Drop what documentation puts behind a command: an ellipsis, a bare backslash."""
+    return [word for word in argv if word.text not in ("...", "…", "\\", "[...]", "")]

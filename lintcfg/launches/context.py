@@ -1,0 +1,68 @@
+"""Version and machine of a launch, from what its file says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from .model import Context
+
+_IMAGE = re.compile(
+    r"(?:^|[/\s])(?:sglang(?!-runtime|-router|-gateway)[\w-]*|sgl-dev):[vV]?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
+)
+_CUDA_TAG = re.compile(r":[^\s]*?-cu(\d{2})(\d)\b")
+_PIN = re.compile(
+    r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
+)
+_COMMENT = re.compile(r"(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
+_GRES = re.compile(r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?::\d+)?(?=\s|,|$)")
+_SETTING = re.compile(r"(\w+)=(\S+)")
+#: Keys whose value names a card; the text is looked up among the platforms later.
+GPU_KEYS = re.compile(
+    r"(?:gpu[._-]?(?:product|type|model|name|class)|gke-accelerator|accelerators?|accelerator[_-]type|"
+    r"gfd|gpu_sku|instance-gpu-name|device_?type)$",
+    re.IGNORECASE,
+)
+
+
+def from_image(text: str, context: Context) -> None:
+    """Read the release out of an image's tag."""
+    match = _IMAGE.search(text)
+    if match is not None:
+        context.note("sglang", match.group(1), f"image {text}")
+        cuda = _CUDA_TAG.search(text)
+        if cuda is not None:
+            context.note("cuda", f"{cuda.group(1)}.{cuda.group(2)}", f"image {text}")
+
+
+def from_words(words: Sequence[str], context: Context) -> None:
+    """Read image tags and resource options out of a command line."""
+    for place, text in enumerate(words):
+        if "sgl" in text and ":" in text and not text.startswith("-"):
+            from_image(text, context)
+        if text.startswith("--gres"):
+            following = words[place + 1] if place + 1 < len(words) else ""
+            match = _GRES.match(text if "=" in text else f"{text} {following}")
+            if match is not None:
+                context.note("gpu", match.group(1), text)
+
+
+def from_text(text: str, context: Context) -> None:
+    """Read comments meant for us, scheduler directives and pins out of a whole file."""
+    if "attn-lint:" in text:
+        for match in _COMMENT.finditer(text):
+            for name, value in _SETTING.findall(match.group(1)):
+                if name in ("gpu", "sglang", "cuda"):
+                    # A comment is meant for us and outweighs everything else in the file.
+                    setattr(context, name, value.rstrip(",;"))
+                    context.origin[name] = "comment"
+    if "#SBATCH" in text or "#PBS" in text:
+        for line in text.splitlines():
+            if line.startswith("#SBATCH"):
+                match = _GRES.search(line)
+                if match is not None and match.group(1).lower() not in ("gpu", "shard"):
+                    context.note("gpu", match.group(1), line.strip())
+    if "sglang" in text:
+        match = _PIN.search(text)
+        if match is not None:
+            context.note("sglang", match.group(1), f"pin {match.group(0)}")

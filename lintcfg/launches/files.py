@@ -1,0 +1,249 @@
+"""Which format a file has, and the reader for each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath
+
+from .command import Commands
+from .context import from_text
+from .model import Extraction, Trouble
+from .text import Source, unmasked
+
+KINDS = (
+    "shell", "dockerfile", "yaml", "json", "toml", "python", "notebook", "markdown", "rst",
+    "systemd", "env", "makefile", "justfile",
+)  # fmt: skip
+_SUFFIXES = {
+    ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".ksh": "shell", ".sbatch": "shell",
+    ".slurm": "shell", ".pbs": "shell", ".bats": "shell", ".yaml": "yaml", ".yml": "yaml",
+    ".tpl": "yaml", ".j2": "yaml", ".json": "json", ".jsonl": "json", ".toml": "toml",
+    ".py": "python", ".ipynb": "notebook",
+    ".md": "markdown", ".mdx": "markdown", ".markdown": "markdown", ".rst": "rst",
+    ".service": "systemd", ".env": "env", ".mk": "makefile", ".just": "justfile",
+    ".dockerfile": "dockerfile", ".containerfile": "dockerfile", ".qmd": "markdown",
+}  # fmt: skip
+_NAMES = {
+    "makefile": "makefile", "gnumakefile": "makefile", "justfile": "justfile",
+    ".justfile": "justfile", "dockerfile": "dockerfile", "containerfile": "dockerfile",
+}  # fmt: skip
+#: A file with none of these has no launch in it.
+_MARKS = (b"sglang", b"SGLANG", b"SGLang", b"attention-backend", b"attention_backend")
+
+
+def kind_of(name: str, head: bytes = b"") -> str | None:
+    """Format of a file, by its name or else by its first line; None for one that is not read."""
+    path = PurePath(name)
+    lowered = path.name.lower()
+    if lowered in _NAMES:
+        return _NAMES[lowered]
+    if lowered.startswith(("dockerfile.", "dockerfile-", "containerfile.")):
+        return "dockerfile"
+    if lowered.startswith(".env"):
+        return "env"
+    kind = _SUFFIXES.get(path.suffix.lower())
+    if kind == "yaml" and path.suffix.lower() == ".j2":
+        inner = _SUFFIXES.get(PurePath(path.stem).suffix.lower())
+        return inner or ("yaml" if b"sglang" in head else None)
+    if kind is not None:
+        return kind
+    if head.startswith(b"#!"):
+        line = head.split(b"\n", 1)[0]
+        if b"python" in line:
+            return "python"
+        if line.rstrip().endswith(b"sh") or b"bash" in line or b"/sh " in line:
+            return "shell"
+        if b"just" in line:
+            return "justfile"
+    return None
+
+
+def worth_reading(content: bytes) -> bool:
+    """Whether there can be a launch in a file at all."""
+    return any(mark in content for mark in _MARKS)
+
+
+def find_launches(name: str, text: str, commands: Commands, kind: str | None = None) -> Extraction:
+    """Find the launches of one file."""
+    kind = kind or kind_of(name, text[:200].encode("utf-8", "replace"))
+    out = Extraction()
+    from_text(text, out.context)
+    if kind is not None:
+        _Reader(name, commands, out).read(Source(text), kind, top=True)
+    out.launches.sort(key=lambda found: (found.start, found.end))
+    for found in out.launches:
+        found.variants = [
+            replace(variant, words=tuple(unmasked(word, text) for word in variant.words))
+            for variant in found.variants
+        ]
+    for found in out.launches:
+        for field in ("gpu", "sglang", "cuda"):
+            # A comment meant for us wins over what was read off the launch itself.
+            if out.context.origin.get(field) == "comment":
+                setattr(found.context, field, getattr(out.context, field))
+                found.context.origin[field] = "comment"
+        found.context.fill(out.context)
+    return out
+
+
+class _Reader:
+    """Reads one file, and the documents of other formats inside it."""
+
+    def __init__(self, name: str, commands: Commands, out: Extraction) -> None:
+        self.name = name
+        self.commands = commands
+        self.out = out
+        self.depth = 0
+
+    def embedded(self, source: Source, kind: str) -> None:
+        """A document inside the file."""
+        kind = {"py": "python", "yml": "yaml"}.get(kind, kind)
+        if self.depth < 4:
+            self.depth += 1
+            try:
+                self.read(source, kind)
+            finally:
+                self.depth -= 1
+
+    def read(self, source: Source, kind: str, *, top: bool = False) -> None:
+        """Read a text of a format."""
+        if kind == "shell":
+            from . import shell
+
+            shell.find(source, self.commands, self.out, kind, embedded=self.embedded)
+        elif kind == "dockerfile":
+            from . import dockerfile
+
+            dockerfile.find(source, self.commands, self.out, self.embedded)
+        elif kind in ("yaml", "json", "toml"):
+            self.structured(source, kind, top)
+        elif kind == "python":
+            from . import python
+
+            trouble = python.find(source, self.commands, self.out)
+            if trouble and top:
+                self.out.troubles.append(Trouble(trouble, source.start))
+        elif kind == "notebook":
+            self.notebook(source)
+        elif kind in ("markdown", "rst"):
+            self.markup(source, kind)
+        elif kind in ("systemd", "env", "makefile", "justfile"):
+            from . import units
+
+            reader = {
+                "systemd": units.find_systemd, "env": units.find_env,
+                "makefile": units.find_make, "justfile": units.find_just,
+            }[kind]  # fmt: skip
+            reader(source, self.commands, self.out)
+
+    def structured(self, source: Source, kind: str, top: bool) -> None:
+        """YAML, JSON or TOML."""
+        from .structured import Structured
+
+        if kind == "yaml":
+            from . import yaml_tree as reader
+        elif kind == "json":
+            from . import json_tree as reader  # type: ignore[no-redef]
+        else:
+            from . import toml_tree as reader  # type: ignore[no-redef]
+        document = reader.read(source)
+        Structured(self.commands, self.out, _flavour(source.text, kind, self.name),
+                   self.embedded).document(document)  # fmt: skip
+        if not top:
+            return
+        template = "{{" in source.text or "{%" in source.text
+        for place, message in document.troubles:
+            if not template and not (kind == "json" and self.name.endswith(("l", "c"))):
+                self.out.troubles.append(Trouble(message, place))
+        if not template:
+            for place, key in document.duplicates:
+                self.out.troubles.append(
+                    Trouble(f"the key {key!r} stands twice in one mapping; the last counts", place)
+                )
+
+    def notebook(self, source: Source) -> None:
+        """Cells of a notebook: programs, `!` lines, `%%bash` cells and text."""
+        from . import json_tree, python, shell
+        from .text import join
+
+        document = json_tree.read(source)
+        for place, message in document.troubles:
+            self.out.troubles.append(Trouble(message, place))
+        cells = document.roots[0].get("cells") if document.roots else None
+        for cell in (cells.items or ()) if cells is not None else ():
+            given, body = cell.get("cell_type"), cell.get("source")
+            if body is None or given is None:
+                continue
+            lines = [body.source] if body.source is not None else list(body.scalars())
+            text = join(lines)
+            if not worth_reading(text.text.encode("utf-8", "replace")):
+                continue
+            if given.text == "markdown":
+                self.markup(text, "markdown")
+            elif given.text == "code":
+                magic = text.text.lstrip()
+                if magic.startswith(("%%bash", "%%sh", "%%script bash", "!bash")):
+                    begin = text.text.find("\n") + 1
+                    shell.find(text.slice(begin, len(text.text)), self.commands, self.out,
+                               "notebook", embedded=self.embedded, depth=1)  # fmt: skip
+                    continue
+                self.cell(text, python, shell)
+
+    def cell(self, text: Source, python: object, shell: object) -> None:
+        """A cell of Python in which lines may begin with `!` or `%`."""
+        from . import python as programs
+        from . import shell as scripts
+        from .text import join, made
+
+        kept: list[Source] = []
+        position = 0
+        escaped: list[Source] = []
+        continued = False
+        for line in text.text.splitlines(keepends=True):
+            piece = text.slice(position, position + len(line))
+            position += len(line)
+            bare = line.lstrip()
+            if continued or bare.startswith("!"):
+                lead = 0 if continued else len(line) - len(bare) + 1
+                escaped.append(piece.slice(lead, len(line)))
+                continued = line.rstrip().endswith("\\")
+                kept.append(made("\n", piece.start))
+            elif bare.startswith("%"):
+                kept.append(made("\n", piece.start))
+            else:
+                kept.append(piece)
+        if escaped:
+            scripts.find(join(escaped), self.commands, self.out, "notebook", depth=1)
+        programs.find(join(kept), self.commands, self.out, "notebook")
+
+    def markup(self, source: Source, kind: str) -> None:
+        """Code blocks of documentation."""
+        from . import markup, shell
+
+        pieces = markup.markdown(source) if kind == "markdown" else markup.rst(source)
+        for piece, language in pieces:
+            if not worth_reading(piece.text.encode("utf-8", "replace")):
+                continue
+            if language == "shell" or language == "other":
+                before = len(self.out.launches)
+                shell.find(shell.prepared(piece), self.commands, self.out, kind,
+                           embedded=self.embedded)  # fmt: skip
+                del before
+            else:
+                self.read(markup.dedented(piece), language)
+
+
+def _flavour(text: str, kind: str, name: str) -> str:
+    """A closer word for what a structured file is."""
+    if kind != "yaml":
+        return kind
+    path = PurePath(name)
+    if ".github" in path.parts or "\njobs:" in text and "runs-on" in text:
+        return "github"
+    if path.name.startswith(".gitlab-ci"):
+        return "gitlab"
+    if "apiVersion:" in text and "kind:" in text:
+        return "kubernetes"
+    if "\nservices:" in text or text.startswith("services:"):
+        return "compose"
+    return "yaml"

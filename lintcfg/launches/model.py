@@ -1,0 +1,124 @@
+"""What the extraction yields: launches with their words, and what was passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .text import Source
+
+#: Names of variables whose values are nobody's business.
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "CREDENTIAL", "ACCESS_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The words of a launch on one way through the file (one branch of its conditionals)."""
+
+    words: tuple[Source, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    open_environment: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Context:
+    """Where a launch runs, as the file says; `origin` tells which part of it said so."""
+
+    gpu: str | None = None
+    sglang: str | None = None
+    cuda: str | None = None
+    model: str | None = None
+    origin: dict[str, str] = field(default_factory=dict)
+
+    def note(self, name: str, value: str | None, origin: str) -> None:
+        """Keep the first value told for a name."""
+        if value and getattr(self, name) is None:
+            setattr(self, name, value)
+            self.origin[name] = origin
+
+    def fill(self, other: Context) -> None:
+        """Take what the other knows and this one does not."""
+        for name in ("gpu", "sglang", "cuda", "model"):
+            self.note(name, getattr(other, name), other.origin.get(name, ""))
+
+
+@dataclass(slots=True)
+class Found:
+    """One launch in a file.
+
+    Attributes:
+        kind: format that it stands in, such as shell or kubernetes.
+        start, end: offsets of the command in the file.
+        variants: its words on each way through the file, without the command itself.
+        wrapper: what hands the flags on, where it is not SGLang's own command.
+        partial: part of the command line stands elsewhere, so nothing is missed in it.
+        engine: "sglang", or another engine that takes these names and is not judged.
+        problems: positions and texts of what the command word itself got wrong.
+    """
+
+    kind: str
+    start: int
+    end: int
+    variants: list[Variant]
+    context: Context = field(default_factory=Context)
+    wrapper: str = ""
+    partial: bool = False
+    engine: str = "sglang"
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that looks like a launch and is not one of ours, with the reason."""
+
+    start: int
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A file that cannot be read as what it is."""
+
+    message: str
+    start: int = 0
+
+
+@dataclass(slots=True)
+class Extraction:
+    """Everything found in one file."""
+
+    launches: list[Found] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
+    context: Context = field(default_factory=Context)
+
+    def skip(self, start: int, what: str, reason: str) -> None:
+        """Note something passed over, once."""
+        entry = Skipped(start, what, reason)
+        if entry not in self.skipped:
+            self.skipped.append(entry)
+
+    def add(self, found: Found) -> None:
+        """Keep a launch; the same command met on another way becomes a further variant."""
+        for known in self.launches:
+            if (known.start, known.end, known.wrapper) == (found.start, found.end, found.wrapper):
+                for variant in found.variants:
+                    if len(known.variants) < MAX_VARIANTS and variant not in known.variants:
+                        known.variants.append(variant)
+                known.context.fill(found.context)
+                return
+        self.launches.append(found)
+
+
+#: More ways through a file than this are not told apart.
+MAX_VARIANTS = 12
+
+
+def public_environment(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Variables that may be shown."""
+    return {
+        name: value
+        for name, value in pairs
+        if not any(mark in name.upper() for mark in _SECRET)
+    }

@@ -1,0 +1,550 @@
+"""Launches of Python programs: engines built in code, and commands given to a subprocess."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from . import shell
+from .command import Commands, keyed
+from .model import Context, Extraction
+from .text import Lines, Source, aligned, join, made
+
+#: Classes that start an engine from keyword arguments named like flags.
+_ENGINES = frozenset({"Engine", "ServerArgs", "Runtime", "AsyncEngine"})
+_LAUNCHERS = frozenset({"popen_launch_server", "popen_launch_pd_server", "launch_server_cmd",
+                        "execute_shell_command"})  # fmt: skip
+_TALK = frozenset({"print", "debug", "info", "warning", "error", "exception", "log", "write",
+                   "add_argument", "ArgumentParser", "fail", "skip", "echo"})  # fmt: skip
+_MAX_ELEMENTS = 2000
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Names of one function, or of the module."""
+
+    values: dict[str, list[Source]] = field(default_factory=dict)
+    keywords: dict[str, list[tuple[Source, Source | None]]] = field(default_factory=dict)
+    parent: _Scope | None = None
+
+    def words(self, name: str) -> list[Source] | None:
+        """Words that a name holds."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        return None
+
+    def pairs(self, name: str) -> list[tuple[Source, Source | None]] | None:
+        """Keywords that a dictionary's name holds."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.keywords:
+                return scope.keywords[name]
+            scope = scope.parent
+        return None
+
+
+def find(source: Source, commands: Commands, out: Extraction, kind: str = "python") -> str | None:
+    """Find the launches of a program; returns what is wrong with it, if it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source.text)
+    except (SyntaxError, ValueError) as error:
+        return f"not Python: {error.args[0] if error.args else error}"
+    except (RecursionError, MemoryError):
+        return "nested too deeply to be read here"
+    _Module(source, commands, out, kind).run(tree)
+    return None
+
+
+class _Module:
+    def __init__(self, source: Source, commands: Commands, out: Extraction, kind: str) -> None:
+        self.source = source
+        self.commands = commands
+        self.out = out
+        self.kind = kind
+        self.lines = Lines(source.text)
+        self.modules: set[str] = set()
+        self.names: dict[str, str] = {}
+        self.done: set[int] = set()
+
+    # ------------------------------------------------------------------ places
+
+    def offset(self, line: int, column: int) -> int:
+        """Character offset of a line and a column in UTF-8 bytes."""
+        start = self.lines.starts[line - 1]
+        text = self.lines.line(line)
+        if text.isascii():
+            return start + column
+        return start + len(text.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
+
+    def piece(self, node: ast.AST) -> Source:
+        """Text of a node."""
+        start = self.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        end = self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+        return self.source.slice(start, end)
+
+    # -------------------------------------------------------------- statements
+
+    def run(self, tree: ast.Module) -> None:
+        """Walk the module."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    if alias.name.split(".")[0] == "sglang":
+                        self.modules.add(alias.asname or alias.name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sglang"):
+                for alias in node.names:
+                    self.names[alias.asname or alias.name] = alias.name
+        self.body(tree.body, _Scope())
+
+    def body(self, statements: Iterable[ast.stmt], scope: _Scope) -> None:
+        """Statements in order; every branch is taken."""
+        for statement in statements:
+            self.statement(statement, scope)
+
+    def statement(self, node: ast.stmt, scope: _Scope) -> None:
+        """One statement."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            inner = _Scope(parent=scope)
+            for default in [*node.args.defaults, *node.args.kw_defaults]:
+                if default is not None:
+                    self.expression(default, scope)
+            self.body(node.body, inner)
+            return
+        if isinstance(node, ast.ClassDef):
+            self.body(node.body, _Scope(parent=scope))
+            return
+        if isinstance(node, ast.Assign):
+            self.assign(node.targets, node.value, scope)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self.assign([node.target], node.value, scope)
+        elif isinstance(node, ast.AugAssign):
+            self.augment(node, scope)
+        elif isinstance(node, ast.Expr):
+            if isinstance(node.value, (ast.Constant, ast.JoinedStr)):
+                return  # a docstring, or a comment in quotes
+            if self.extended(node.value, scope):
+                return
+            self.expression(node.value, scope)
+        else:
+            for name in ("test", "iter", "value", "exc", "subject"):
+                part = getattr(node, name, None)
+                if isinstance(part, ast.expr):
+                    self.expression(part, scope)
+            for item in getattr(node, "items", ()):
+                self.expression(item.context_expr, scope)
+            for name in ("body", "orelse", "finalbody"):
+                self.body(getattr(node, name, ()), scope)
+            for handler in getattr(node, "handlers", ()):
+                self.body(handler.body, scope)
+            for case in getattr(node, "cases", ()):
+                self.body(case.body, scope)
+
+    def assign(self, targets: list[ast.expr], value: ast.expr, scope: _Scope) -> None:
+        """`name = …`: kept if it is words or keywords; a list may still grow before it is used."""
+        name = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
+        if name is not None and isinstance(value, (ast.List, ast.Tuple, ast.BinOp)):
+            words = self.words(value, scope)
+            if words is not None:
+                scope.values[name] = words
+                self.done.add(id(value))
+                self.consider(words, scope, value)
+                return
+        if name is not None and isinstance(value, (ast.Constant, ast.JoinedStr)):
+            text = self.text(value, scope)
+            if text is not None:
+                scope.values[name] = [text]
+        if name is not None:
+            pairs = self.dictionary(value, scope)
+            if pairs is not None:
+                scope.keywords[name] = pairs
+        if isinstance(targets[0], ast.Subscript) and isinstance(targets[0].value, ast.Name):
+            pairs = scope.pairs(targets[0].value.id)
+            key = self.text(targets[0].slice, scope)
+            if pairs is not None and key is not None:
+                pairs.append((key, self.text(value, scope)))
+        self.expression(value, scope)
+
+    def augment(self, node: ast.AugAssign, scope: _Scope) -> None:
+        """`name += …`."""
+        if isinstance(node.target, ast.Name):
+            known = scope.words(node.target.id)
+            words = self.words(node.value, scope)
+            if known is not None and words is not None and isinstance(node.op, ast.Add):
+                text = isinstance(node.value, (ast.Constant, ast.JoinedStr))
+                grown = [join([*known, *words])] if text and len(known) == 1 else [*known, *words]
+                scope.values[node.target.id] = grown
+                self.grow(known, grown)
+                return
+        self.expression(node.value, scope)
+
+    def extended(self, node: ast.expr, scope: _Scope) -> bool:
+        """`name.append(…)` and `name.extend(…)`."""
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend")
+            and isinstance(node.func.value, ast.Name)
+            and len(node.args) == 1
+        ):
+            return False
+        known = scope.words(node.func.value.id)
+        if known is None:
+            return False
+        if node.func.attr == "append":
+            text = self.text(node.args[0], scope)
+            words = [text] if text is not None else None
+        else:
+            words = self.words(node.args[0], scope)
+        if words is None:
+            return False
+        grown = [*known, *words]
+        scope.values[node.func.value.id] = grown
+        self.grow(known, grown)
+        return True
+
+    def grow(self, before: list[Source], after: list[Source]) -> None:
+        """A command that was taken already has got further words."""
+        if not before:
+            return
+        for found in self.out.launches:
+            for number, variant in enumerate(found.variants):
+                last = variant.words[-1] if variant.words else None
+                if last is not None and last == before[-1] and len(before) > len(variant.words):
+                    words = (*variant.words, *after[len(before) :])
+                    found.variants[number] = type(variant)(
+                        words, variant.environment, variant.open_environment
+                    )
+                    return
+
+    # -------------------------------------------------------------- expressions
+
+    def expression(self, node: ast.expr, scope: _Scope) -> None:
+        """Look for launches inside an expression."""
+        if id(node) in self.done:
+            return
+        self.done.add(id(node))
+        if isinstance(node, ast.Call):
+            self.call(node, scope)
+            return
+        if isinstance(node, (ast.List, ast.Tuple)):
+            words = self.words(node, scope)
+            if words is not None and self.consider(words, scope, node):
+                return
+        elif isinstance(node, (ast.Constant, ast.JoinedStr)):
+            self.string(node, scope)
+            return
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.expression(child, scope)
+
+    def call(self, node: ast.Call, scope: _Scope) -> None:
+        """A call: an engine, a helper that launches a server, a subprocess, or anything else."""
+        name = _called(node.func)
+        if name in _TALK:
+            return
+        if self.starts_engine(node.func):
+            self.engine(node, scope)
+            return
+        if name == "popen_launch_server" or name == "popen_launch_pd_server":
+            if self.launched(node, scope):
+                return
+        if isinstance(node.func, ast.expr):
+            self.expression(node.func, scope)
+        for argument in node.args:
+            part = argument.value if isinstance(argument, ast.Starred) else argument
+            if name in _LAUNCHERS and isinstance(part, (ast.Constant, ast.JoinedStr)):
+                text = self.text(part, scope)
+                if text is not None:
+                    self.script(text)
+                    self.done.add(id(part))
+                    continue
+            self.expression(part, scope)
+        for keyword in node.keywords:
+            if keyword.arg not in ("help", "description", "epilog", "usage"):
+                self.expression(keyword.value, scope)
+
+    def starts_engine(self, function: ast.expr) -> bool:
+        """Whether a call builds one of SGLang's engines."""
+        if isinstance(function, ast.Attribute):
+            path = _dotted(function)
+            if path is None:
+                return False
+            head, _, last = path.rpartition(".")
+            root = head.split(".")[0]
+            return last in _ENGINES and (head in self.modules or root in self.modules) and (
+                self.names.get(root) is None
+            ) or (last in _ENGINES and root in ("sgl", "sglang"))  # fmt: skip
+        return isinstance(function, ast.Name) and self.names.get(function.id) in _ENGINES
+
+    def engine(self, node: ast.Call, scope: _Scope) -> None:
+        """Keyword arguments as flags."""
+        argv: list[Source] = []
+        partial = False
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                pairs = self.dictionary(keyword.value, scope)
+                if pairs is None:
+                    partial = True
+                for key, value in pairs or ():
+                    argv += self.pair(key, value)
+                continue
+            start = self.offset(keyword.lineno, keyword.col_offset)
+            key = self.source.slice(start, start + len(keyword.arg))
+            argv += self.pair(key, self.value(keyword.value, scope), keyword.value)
+        whole = self.piece(node)
+        if not argv and not partial and not node.args:
+            return
+        self.commands._add(
+            argv, {}, self.out, self.kind, (whole.start, whole.end), Context(),
+            partial=partial or bool(node.args), command=_called(node.func) or "Engine",
+        )  # fmt: skip
+
+    def pair(
+        self, key: Source, value: Source | None, node: ast.expr | None = None
+    ) -> list[Source]:
+        """One keyword; a value that is not known opens its flag."""
+        if node is not None and isinstance(node, ast.Constant) and node.value in (False, None):
+            return []
+        if node is not None and isinstance(node, (ast.List, ast.Tuple)):
+            words = self.words(node, _Scope())
+            name = "--" + key.text.replace("_", "-")
+            if words and self.commands.is_flag(name):
+                return [Source(name, (0,), (key.start,)), *words]
+            return []
+        if value is None:
+            value = Source("?", (0,), (key.end,)).opened()
+        return keyed(key, value, self.commands.flags)
+
+    def value(self, node: ast.expr, scope: _Scope) -> Source | None:
+        """A value as the text of a flag."""
+        if isinstance(node, ast.Constant) and not isinstance(node.value, str):
+            piece = self.piece(node)
+            return piece if not isinstance(node.value, bytes) else None
+        text = self.text(node, scope)
+        return text if text is not None else self.piece(node).opened()
+
+    def launched(self, node: ast.Call, scope: _Scope) -> bool:
+        """A test helper's server: the model, and further arguments as a list."""
+        argv: list[Source] = []
+        if node.args:
+            model = self.text(node.args[0], scope)
+            where = self.piece(node.args[0])
+            argv = [made("--model-path", where.start), model or where.opened()]
+        found = False
+        environment: dict[str, Source] = {}
+        for keyword in node.keywords:
+            if keyword.arg == "other_args":
+                words = self.words(keyword.value, scope)
+                if words is not None:
+                    argv += words
+                    found = True
+                    for part in ast.walk(keyword.value):
+                        self.done.add(id(part))
+            elif keyword.arg == "env":
+                for key, value in self.dictionary(keyword.value, scope) or ():
+                    if value is not None:
+                        environment[key.text] = value
+        if not argv:
+            return False
+        whole = self.piece(node)
+        self.commands._add(
+            argv, environment, self.out, self.kind, (whole.start, whole.end), Context(),
+            partial=not found, command=_called(node.func) or "",
+        )  # fmt: skip
+        return True
+
+    def consider(self, words: list[Source], scope: _Scope, node: ast.expr) -> bool:
+        """Words of a list as a command."""
+        if len(words) < 2 or not any("sglang" in word.text for word in words):
+            return False
+        shells = [
+            number
+            for number in range(1, len(words))
+            if words[number - 1].text in ("-c", "-lc", "-ec") and " " in words[number].text
+        ]
+        if shells:
+            self.script(words[shells[0]])
+            return True
+        whole = self.piece(node)
+        return self.commands.take(
+            words, {}, self.out, self.kind, span=(whole.start, whole.end)
+        )
+
+    def string(self, node: ast.expr, scope: _Scope) -> None:
+        """A text that may be a command line."""
+        text = self.text(node, scope)
+        if text is None or "sglang" not in text.text or " " not in text.text:
+            return
+        literal = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        own = " ".join(str(part.value) for part in literal if isinstance(part.value, str))
+        if "--sglang-" in own and "train" not in own.split("--sglang-")[0]:
+            self.commands.take(text.split(), {}, self.out, self.kind)
+            return
+        if "sglang" in own:
+            self.script(text)
+
+    def script(self, text: Source) -> None:
+        """A command line or a script in a text."""
+        shell.find(shell.prepared(text), self.commands, self.out, self.kind, depth=1)
+
+    # ------------------------------------------------------------------- values
+
+    def words(self, node: ast.expr, scope: _Scope, depth: int = 0) -> list[Source] | None:
+        """The words that an expression is a list of; None where it is no list."""
+        if depth > 20:
+            return None
+        if isinstance(node, (ast.List, ast.Tuple)):
+            found: list[Source] = []
+            for item in node.elts[:_MAX_ELEMENTS]:
+                if isinstance(item, ast.Starred):
+                    inner = self.words(item.value, scope, depth + 1)
+                    found += inner if inner is not None else [self.piece(item).opened()]
+                    continue
+                text = self.text(item, scope)
+                found.append(text if text is not None else self.piece(item).opened())
+            return found
+        if isinstance(node, ast.Name):
+            known = scope.words(node.id)
+            return list(known) if known is not None else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left = self.words(node.left, scope, depth + 1)
+            right = self.words(node.right, scope, depth + 1)
+            if left is None and right is None:
+                return None
+            one = left if left is not None else [self.piece(node.left).opened()]
+            two = right if right is not None else [self.piece(node.right).opened()]
+            return [*one, *two]
+        if isinstance(node, ast.IfExp):
+            return self.words(node.body, scope, depth + 1)
+        if isinstance(node, ast.Call) and _called(node.func) in ("split", "list"):
+            if isinstance(node.func, ast.Attribute) and _called(node.func) == "split":
+                target = node.args[0] if _dotted(node.func) == "shlex.split" and node.args else (
+                    node.func.value
+                )
+                text = self.text(target, scope)
+                return text.split() if text is not None else None
+            return self.words(node.args[0], scope, depth + 1) if node.args else []
+        if isinstance(node, (ast.Constant, ast.JoinedStr)):
+            text = self.text(node, scope)
+            return [text] if text is not None else None
+        return None
+
+    def text(self, node: ast.expr, scope: _Scope, depth: int = 0) -> Source | None:
+        """The text that an expression is, with holes; None where it is none."""
+        if depth > 20:
+            return None
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                return aligned(node.value, self.piece(node))
+            if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+                return self.piece(node)
+            return None
+        if isinstance(node, ast.Name):
+            known = scope.words(node.id)
+            if known is not None and len(known) == 1:
+                return known[0]
+            return self.piece(node).opened()
+        if isinstance(node, ast.JoinedStr):
+            return self.joined(node, scope)
+        if isinstance(node, ast.Call) and _called(node.func) == "str" and len(node.args) == 1:
+            return self.text(node.args[0], scope, depth + 1)
+        if isinstance(node, ast.Call) and _called(node.func) == "format" and (
+            isinstance(node.func, ast.Attribute)
+        ):  # fmt: skip
+            text = self.text(node.func.value, scope, depth + 1)
+            return text.opened() if text is not None else None
+        if isinstance(node, ast.Call) and _called(node.func) in ("getenv", "get") and (
+            len(node.args) == 2
+        ):  # fmt: skip
+            return self.text(node.args[1], scope, depth + 1)
+        if isinstance(node, ast.Call) and _called(node.func) == "dumps":
+            return self.piece(node).opened()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left = self.text(node.left, scope, depth + 1)
+            right = self.text(node.right, scope, depth + 1)
+            return join([left, right]) if left is not None and right is not None else None
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call, ast.IfExp)):
+            return self.piece(node).opened()
+        return None
+
+    def joined(self, node: ast.JoinedStr, scope: _Scope) -> Source:
+        """An f-string. Its texts have no places of their own in this Python, so they are sought."""
+        raw = self.piece(node)
+        parts: list[Source] = []
+        position = 0
+        for value in node.values:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                rest = raw.slice(position, len(raw.text))
+                text = value.value
+                place = rest.text.find(text) if text else 0
+                if place >= 0:
+                    parts.append(rest.slice(place, place + len(text)))
+                    position += place + len(text)
+                else:
+                    mapped = aligned(text, rest)
+                    parts.append(mapped)
+                    position += max(0, mapped.end - rest.start) if mapped.text else 0
+            elif isinstance(value, ast.FormattedValue):
+                known = None
+                if isinstance(value.value, ast.Name):
+                    words = scope.words(value.value.id)
+                    if words is not None and len(words) == 1:
+                        known = words[0]
+                opening = raw.text.find("{", position)
+                closing = raw.text.find("}", opening) if opening >= 0 else -1
+                if closing >= 0:
+                    hole = raw.slice(opening, closing + 1).opened()
+                    position = closing + 1
+                else:
+                    hole = made("{}", raw.start, known=False)
+                parts.append(known if known is not None else hole)
+        return join(parts) if parts else made("", raw.start)
+
+    def dictionary(
+        self, node: ast.expr, scope: _Scope
+    ) -> list[tuple[Source, Source | None]] | None:
+        """Keys and values of a dictionary that an expression is."""
+        if isinstance(node, ast.Name):
+            return scope.pairs(node.id)
+        pairs: list[tuple[Source, Source | None]] = []
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    pairs += self.dictionary(value, scope) or []
+                    continue
+                text = self.text(key, scope)
+                if text is not None and not text.open:
+                    pairs.append((text, self.value(value, scope)))
+            return pairs
+        if isinstance(node, ast.Call) and _called(node.func) == "dict":
+            for keyword in node.keywords:
+                if keyword.arg is None:
+                    pairs += self.dictionary(keyword.value, scope) or []
+                    continue
+                start = self.offset(keyword.lineno, keyword.col_offset)
+                key = self.source.slice(start, start + len(keyword.arg))
+                pairs.append((key, self.value(keyword.value, scope)))
+            return pairs
+        return None
+
+
+def _called(function: ast.expr) -> str | None:
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else None
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        head = _dotted(node.value)
+        return f"{head}.{node.attr}" if head is not None else None
+    return None

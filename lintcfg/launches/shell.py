@@ -1,0 +1,869 @@
+"""Launches of shell scripts, found by walking the syntax tree with the variables in hand.
+
+Nothing is run. Assignments are followed; a conditional is walked once for each branch; what only a
+run could tell becomes a hole in the word that it stands in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from .command import TALKERS, Commands
+from .model import Context, Extraction
+from .text import MASK, Source, join, made
+
+#: More ways through a script than this are folded together.
+MAX_STATES = 12
+_MAX_DEPTH = 6
+_MAX_CALLS = 200
+_MAX_LOOP = 8
+#: Trees deeper than this are not walked.
+_MAX_TREE = 300
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./:-]*>")
+_PROMPT = re.compile(r"^(?:\$|%|❯|>>>|(?:\([\w.-]+\) )?[\w.-]+@[\w.-]+[:\s][^$#\n]*[$#]) (?=\S)")
+#: Programs that read a script from their standard input, and the format that they read.
+_READERS = {"python": "python", "python3": "python", "kubectl": "yaml", "oc": "yaml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A variable: its words, one where it is no array."""
+
+    words: tuple[Source, ...]
+    array: bool = False
+    exported: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """Variables on one way through the script."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    arguments: tuple[Source, ...] | None = None
+
+    def copy(self) -> State:
+        """A state that can go another way."""
+        return State(dict(self.variables), self.arguments)
+
+
+#: Takes an embedded text of another format: its source and the format's name.
+Embedded = Callable[[Source, str], None]
+
+
+def find(
+    source: Source,
+    commands: Commands,
+    out: Extraction,
+    kind: str,
+    *,
+    environment: Mapping[str, Source] | None = None,
+    context: Context | None = None,
+    embedded: Embedded | None = None,
+    depth: int = 0,
+) -> None:
+    """Find the launches of a script."""
+    if depth > _MAX_DEPTH or not source.text.strip():
+        return
+    state = State({name: Value((value,), exported=True) for name, value in
+                   (environment or {}).items()})  # fmt: skip
+    Shell(source, commands, out, kind, context, embedded, depth).run([state])
+
+
+def prepared(source: Source) -> Source:
+    """Take prompts off, and mask what documentation leaves for the reader to fill in."""
+    text = source.text
+    if "<" in text:
+        masked = _PLACEHOLDER.sub(lambda match: MASK * len(match.group()), text)
+        if masked != text:
+            source = replace(source, text=masked)
+    lines = source.text.split("\n")
+    if not any(_PROMPT.match(line.lstrip()) for line in lines):
+        return source
+    parts = []
+    position = 0
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        match = _PROMPT.match(line[indent:])
+        begin = position + indent + (match.end() if match else 0)
+        parts.append(source.slice(begin, min(position + len(line) + 1, len(source.text))))
+        position += len(line) + 1
+    return join(parts)
+
+
+_PARSERS: dict[str, Any] = {}
+
+
+def parse(text: bytes) -> Any:
+    """The syntax tree of a script."""
+    parser = _PARSERS.get("bash")
+    if parser is None:
+        import tree_sitter
+        import tree_sitter_bash
+
+        parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+        _PARSERS["bash"] = parser
+    return parser.parse(text).root_node
+
+
+class Shell:
+    """One script being walked."""
+
+    def __init__(
+        self,
+        source: Source,
+        commands: Commands,
+        out: Extraction,
+        kind: str,
+        context: Context | None,
+        embedded: Embedded | None,
+        depth: int,
+    ) -> None:
+        self.source = source
+        self.commands = commands
+        self.out = out
+        self.kind = kind
+        self.context = context or Context()
+        self.embedded = embedded
+        self.depth = depth
+        self.bytes = source.text.encode("utf-8", "replace")
+        self._ascii = len(self.bytes) == len(source.text)
+        self._offsets: list[int] = []
+        self.functions: dict[str, Any] = {}
+        self.called: set[str] = set()
+        self.calls = 0
+        self.level = 0
+        self.consumed: set[int] = set()
+
+    # ------------------------------------------------------------------ places
+
+    def offset(self, position: int) -> int:
+        """Character offset of a byte offset."""
+        if self._ascii:
+            return position
+        if not self._offsets:
+            offsets = [0] * (len(self.bytes) + 1)
+            place = 0
+            for number, character in enumerate(self.source.text):
+                width = len(character.encode("utf-8", "replace"))
+                for step in range(width):
+                    offsets[place + step] = number
+                place += width
+            offsets[place] = len(self.source.text)
+            self._offsets = offsets
+        return self._offsets[position]
+
+    def piece(self, start: int, end: int) -> Source:
+        """Text between two byte offsets."""
+        return self.source.slice(self.offset(start), self.offset(end))
+
+    def text(self, node: Any) -> str:
+        """Text of a node."""
+        return self.bytes[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    # -------------------------------------------------------------- statements
+
+    def run(self, states: list[State]) -> None:
+        """Walk the whole script."""
+        root = parse(self.bytes)
+        states = self.block(root.children, states)
+        for name, body in list(self.functions.items()):
+            if name not in self.called:
+                self.called.add(name)
+                self.walk(body, [state.copy() for state in states])
+        self.leftovers(states)
+
+    def leftovers(self, states: list[State]) -> None:
+        """Flags of a trainer's wrapped engine that another script takes from here."""
+        for state in states:
+            for name, value in state.variables.items():
+                words = list(value.words)
+                if not value.array and words:
+                    words = words[0].split()
+                if not words or any(word.start in self.consumed for word in words):
+                    continue
+                if self.depth == 0 and not value.exported and (
+                    any(word.text.startswith("--sglang-") for word in words)
+                ):  # fmt: skip
+                    self.commands.take(words, {}, self.out, self.kind, context=self._context())
+                elif is_flag_variable(name) and words[0].text.startswith("--"):
+                    self.commands.bare(
+                        words, {}, self.out, self.kind, context=self._context(), wrapper=name
+                    )
+
+    def _context(self) -> Context:
+        context = Context()
+        context.fill(self.context)
+        return context
+
+    def block(self, nodes: Iterable[Any], states: list[State]) -> list[State]:
+        """Walk statements one behind the other."""
+        for node in nodes:
+            if node.is_named:
+                states = self.walk(node, states)
+        return states
+
+    def walk(self, node: Any, states: list[State]) -> list[State]:
+        """Walk one statement from every state and return the states after it."""
+        self.level += 1
+        try:
+            if self.level > _MAX_TREE:
+                return states
+            handler = getattr(self, f"_on_{node.type}", None)
+            if handler is not None:
+                return list(handler(node, states))
+            if node.child_count and node.type not in _NO_STATEMENTS:
+                return self.block(node.children, states)
+            return states
+        finally:
+            self.level -= 1
+
+    def _on_if_statement(self, node: Any, states: list[State]) -> list[State]:
+        branches: list[list[Any]] = [[]]
+        closed = False
+        for child in node.named_children:
+            if child.type == "elif_clause":
+                branches.append(list(child.named_children))
+            elif child.type == "else_clause":
+                branches.append(list(child.named_children))
+                closed = True
+            else:
+                branches[0].append(child)
+        return self.fork(branches, states, closed)
+
+    def _on_case_statement(self, node: Any, states: list[State]) -> list[State]:
+        branches: list[list[Any]] = []
+        closed = False
+        for item in node.named_children:
+            if item.type != "case_item":
+                continue
+            parts = item.children
+            head = next((n for n, part in enumerate(parts) if part.type == ")"), 0)
+            closed = closed or any(self.text(part) == "*" for part in parts[:head])
+            branches.append([part for part in parts[head + 1 :] if part.is_named])
+        return self.fork(branches, states, closed)
+
+    def fork(self, branches: list[list[Any]], states: list[State], closed: bool) -> list[State]:
+        """Walk each branch from each state, as far as that stays countable."""
+        if not closed:
+            branches = [*branches, []]
+        plain = [branch for branch in branches if branch and self._matters(branch)]
+        if not plain:
+            return states
+        if len(plain) < len(branches):
+            plain.append([])
+        after: list[State] = []
+        full = len(states) * len(plain) <= MAX_STATES
+        for number, branch in enumerate(plain):
+            if full:
+                begin = states
+            else:
+                # Every branch is walked and every state lives on, not every pair of them.
+                begin = [
+                    states[place] for place in range(len(states)) if place % len(plain) == number
+                ] or [states[number % len(states)]]
+            copies = [state.copy() for state in begin]
+            after += self.block(branch, copies) if branch else copies
+        return _distinct(after)
+
+    def _matters(self, branch: list[Any]) -> bool:
+        """Whether a branch could change what a launch says, or holds one."""
+        start, end = branch[0].start_byte, branch[-1].end_byte
+        text = self.bytes[start:end]
+        return b"=" in text or b"sglang" in text or any(
+            name.encode() in text for name in self.functions
+        ) or b"set --" in text  # fmt: skip
+
+    def _on_for_statement(self, node: Any, states: list[State]) -> list[State]:
+        name = ""
+        items: list[Any] = []
+        body = None
+        for child in node.named_children:
+            if child.type == "variable_name" and not name:
+                name = self.text(child)
+            elif child.type in ("do_group", "compound_statement"):
+                body = child
+            elif child.type != "comment":
+                items.append(child)
+        if body is None:
+            return states
+        after: list[State] = []
+        for state in states:
+            values = [value for item in items for value in self.fields(item, state)]
+            if not values:
+                values = [made(f"${name}", self.piece(node.start_byte, node.end_byte).start,
+                               known=False)]  # fmt: skip
+            for value in values[:_MAX_LOOP]:
+                own = state.copy()
+                own.variables[name] = Value((value,))
+                after += self.walk(body, [own])
+                if len(after) > MAX_STATES * 4:
+                    break
+        return _distinct(after)[:MAX_STATES]
+
+    def _on_function_definition(self, node: Any, states: list[State]) -> list[State]:
+        name = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.functions[self.text(name)] = body
+        return states
+
+    def _on_subshell(self, node: Any, states: list[State]) -> list[State]:
+        self.block(node.children, [state.copy() for state in states])
+        return states
+
+    def _on_redirected_statement(self, node: Any, states: list[State]) -> list[State]:
+        body = node.child_by_field_name("body")
+        for redirect in node.children_by_field_name("redirect"):
+            if redirect.type == "heredoc_redirect":
+                for state in states[:1]:
+                    self.heredoc(redirect, body, state)
+                # `cat <<EOF | bash`: the command behind the bar stands inside the redirect.
+                states = self.block(
+                    [c for c in redirect.named_children if c.type in ("pipeline", "list")], states
+                )
+        return self.walk(body, states) if body is not None else states
+
+    def _on_variable_assignment(self, node: Any, states: list[State]) -> list[State]:
+        for state in states:
+            self.assign(node, state)
+        return states
+
+    def _on_variable_assignments(self, node: Any, states: list[State]) -> list[State]:
+        return self.block(node.children, states)
+
+    def _on_declaration_command(self, node: Any, states: list[State]) -> list[State]:
+        exported = self.bytes[node.start_byte : node.end_byte].startswith((b"export", b"declare -x"))
+        for child in node.named_children:
+            for state in states:
+                if child.type == "variable_assignment":
+                    self.assign(child, state, exported=exported)
+                elif child.type == "variable_name" and exported:
+                    value = state.variables.get(self.text(child))
+                    if value is not None:
+                        state.variables[self.text(child)] = replace(value, exported=True)
+        return states
+
+    def assign(self, node: Any, state: State, *, exported: bool = False) -> None:
+        """Give a variable its value."""
+        name_node = node.child_by_field_name("name")
+        value_node = node.child_by_field_name("value")
+        if name_node is None or name_node.type != "variable_name":
+            return
+        name = self.text(name_node)
+        adds = any(child.type == "+=" for child in node.children)
+        place = self.piece(node.end_byte, node.end_byte).start
+        if value_node is None:
+            words: tuple[Source, ...] = (made("", place),)
+            array = False
+        elif value_node.type == "array":
+            words = tuple(
+                word for child in value_node.named_children if child.type != "comment"
+                for word in self.fields(child, state)
+            )  # fmt: skip
+            array = True
+        else:
+            words = (self.single(value_node, state),)
+            array = False
+            if b"sglang" in self.bytes[value_node.start_byte : value_node.end_byte]:
+                self.substitutions(value_node, state)
+        old = state.variables.get(name)
+        if adds and old is not None:
+            if array or old.array:
+                words = (*old.words, *words)
+                array = True
+            else:
+                words = (join([*old.words, *words]),)
+        elif adds and not array:
+            words = (join([made(f"${name}", place, known=False), *words]),)
+        state.variables[name] = Value(words, array, exported or bool(old and old.exported))
+
+    # ---------------------------------------------------------------- commands
+
+    def _on_command(self, node: Any, states: list[State]) -> list[State]:
+        after: list[State] = []
+        for state in states:
+            after += self.command(node, state)
+        return _distinct(after) if len(after) > len(states) else after
+
+    def command(self, node: Any, state: State) -> list[State]:
+        """One simple command from one state."""
+        environment: dict[str, Source] = {}
+        words: list[Source] = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                scratch = State(dict(state.variables), state.arguments)
+                self.assign(child, scratch)
+                name = self.text(child.child_by_field_name("name"))
+                value = scratch.variables.get(name)
+                if value is not None and value.words:
+                    environment[name] = join(value.words, " ")
+            elif child.type == "command_name":
+                for part in child.children:
+                    words += self.fields(part, state)
+            elif child.type in ("heredoc_redirect", "herestring_redirect", "file_redirect"):
+                if child.type == "heredoc_redirect":
+                    self.heredoc(child, node, state)
+            elif child.type == "comment" or (not child.is_named and not self.text(child).strip()):
+                continue
+            else:
+                words += self.fields(child, state)
+                if child.type in _SUBSTITUTING and b"sglang" in (
+                    self.bytes[child.start_byte : child.end_byte]
+                ):
+                    self.substitutions(child, state)
+        words = [word for word in words if not _is_comment_mark(word)]
+        if not words:
+            for name, value in environment.items():
+                state.variables[name] = Value((value,))
+            return [state]
+        name = words[0].text
+        if name in self.functions:
+            return self.call(name, words[1:], state)
+        if name == "set" and len(words) > 1 and words[1].text == "--":
+            state.arguments = tuple(words[2:])
+            return [state]
+        if name in ("shift", "source", "."):
+            return [state]
+        span = (self.piece(node.start_byte, node.start_byte).start,
+                self.piece(node.start_byte, node.end_byte).end)  # fmt: skip
+        exported = {
+            key: join(value.words, " ")
+            for key, value in state.variables.items()
+            if value.exported and value.words
+        }
+        self.consumed.update(word.start for word in words)
+        self.consider(words, {**exported, **environment}, state, span)
+        return [state]
+
+    def consider(
+        self,
+        words: list[Source],
+        environment: dict[str, Source],
+        state: State,
+        span: tuple[int, int],
+    ) -> None:
+        """Take words as a launch, or look into those that hold a command themselves."""
+        name = PurePosixPath(words[0].text).name
+        if name in ("source", ".") or name in TALKERS:
+            return
+        if name == "eval":
+            self.nested(join(words[1:], " "), environment, state)
+            return
+        context = self._context()
+        if self.commands.take(
+            words, environment, self.out, self.kind, span=span, context=context
+        ):
+            return
+        taken = False
+        for place, word in enumerate(words[1:], 1):
+            if not _holds_command(word.text):
+                continue
+            before = words[place - 1].text
+            if before in ("-m", "--message", "-n", "--name", "--comment", "--title"):
+                continue
+            variables = _container_environment(words[:place])
+            self.nested(word, {**environment, **variables}, state, context)
+            taken = True
+        # ssh joins its words to one line.
+        if not taken and name == "ssh" and len(words) > 3:
+            self.nested(join(words[2:], " "), environment, state, context)
+
+    def nested(
+        self,
+        source: Source,
+        environment: dict[str, Source],
+        state: State,
+        context: Context | None = None,
+    ) -> None:
+        """A script inside a word."""
+        shell = Shell(
+            source, self.commands, self.out, self.kind, context or self._context(),
+            self.embedded, self.depth + 1,
+        )  # fmt: skip
+        if shell.depth > _MAX_DEPTH:
+            return
+        inner = State(dict(state.variables))
+        for name, value in environment.items():
+            inner.variables[name] = Value((value,), exported=True)
+        shell.run([inner])
+
+    def call(self, name: str, arguments: list[Source], state: State) -> list[State]:
+        """A function of the script's own."""
+        self.called.add(name)
+        self.calls += 1
+        if self.calls > _MAX_CALLS or self.level > _MAX_TREE // 4:
+            return [state]
+        outer = state.arguments
+        state.arguments = tuple(arguments)
+        after = self.walk(self.functions[name], [state])
+        for one in after:
+            one.arguments = outer
+        return after
+
+    def substitutions(self, node: Any, state: State) -> None:
+        """Commands inside `$( … )`."""
+        for child in node.named_children:
+            if child.type in ("command_substitution", "process_substitution"):
+                self.block(child.children, [state.copy()])
+            elif child.named_child_count:
+                self.substitutions(child, state)
+
+    def heredoc(self, redirect: Any, consumer: Any, state: State) -> None:
+        """A document that the script holds: another script, a manifest, a program."""
+        body = next((c for c in redirect.named_children if c.type == "heredoc_body"), None)
+        start = next((c for c in redirect.named_children if c.type == "heredoc_start"), None)
+        if body is None or start is None:
+            return
+        raw = self.bytes[body.start_byte : body.end_byte]
+        if b"sglang" not in raw and b"attention" not in raw:
+            return
+        quoted = any(mark in self.text(start) for mark in "'\"\\")
+        source = (
+            self.piece(body.start_byte, body.end_byte)
+            if quoted
+            else self.expanded(body, body.start_byte, body.end_byte, state, "heredoc")
+        )
+        words = self.text(consumer).split() if consumer is not None else []
+        target = ""
+        for child in [*redirect.named_children, *(consumer.named_children if consumer else [])]:
+            if child.type == "file_redirect":
+                target = self.text(child).lstrip("0123456789>&| ").strip("\"'")
+        if words and PurePosixPath(words[0]).name == "tee":
+            target = words[-1].strip("\"'")
+        kind = _document_kind(target, words, source.text)
+        if kind == "shell":
+            find(
+                source, self.commands, self.out, self.kind, context=self._context(),
+                environment={
+                    key: join(value.words, " ") for key, value in state.variables.items()
+                    if value.exported and value.words
+                },
+                embedded=self.embedded, depth=self.depth + 1,
+            )  # fmt: skip
+        elif self.embedded is not None:
+            self.embedded(source, kind)
+
+    # ------------------------------------------------------------------- words
+
+    def single(self, node: Any, state: State) -> Source:
+        """The one text that a node stands for, as in an assignment."""
+        fields = self.fields(node, state, split=False)
+        return join(fields, " ") if fields else made("", self.piece(node.end_byte, node.end_byte).start)
+
+    def fields(self, node: Any, state: State, *, split: bool = True) -> list[Source]:
+        """The words that a node becomes."""
+        kind = node.type
+        if kind in ("word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"):
+            return [self.unescaped(node.start_byte, node.end_byte)]
+        if kind == "string":
+            return self.string(node, state)
+        if kind == "raw_string":
+            return [self.piece(node.start_byte + 1, node.end_byte - 1)]
+        if kind == "ansi_c_string":
+            return [self.piece(node.start_byte + 2, node.end_byte - 1)]
+        if kind == "translated_string":
+            return self.string(node.named_children[0], state) if node.named_children else []
+        if kind == "simple_expansion" or kind == "expansion":
+            return self.variable(node, state, quoted=not split)
+        if kind == "concatenation":
+            return self.concatenation(node, state, split)
+        if kind in ("command_substitution", "process_substitution", "arithmetic_expansion"):
+            return [self.piece(node.start_byte, node.end_byte).opened()]
+        if kind in ("comment", "file_redirect", "heredoc_redirect"):
+            return []
+        return [self.unescaped(node.start_byte, node.end_byte)]
+
+    def concatenation(self, node: Any, state: State, split: bool) -> list[Source]:
+        """Parts without a blank between them."""
+        fields: list[Source] = []
+        end = node.start_byte
+        for child in node.children:
+            parts = self.fields(child, state, split=split)
+            glue = child.start_byte == end and fields
+            end = child.end_byte
+            if not parts:
+                continue
+            if glue:
+                fields[-1] = join([fields[-1], parts[0]])
+                fields += parts[1:]
+            else:
+                fields += parts
+        return fields
+
+    def string(self, node: Any, state: State) -> list[Source]:
+        """A double-quoted string; `"${A[@]}"` is as many words as A has."""
+        inner = [child for child in node.named_children if child.type != "string_content"]
+        if len(inner) == 1 and inner[0].start_byte == node.start_byte + 1 and (
+            inner[0].end_byte == node.end_byte - 1
+        ):  # fmt: skip
+            return self.variable(inner[0], state, quoted=True) if inner[0].type in (
+                "simple_expansion", "expansion"
+            ) else self.fields(inner[0], state)  # fmt: skip
+        closed = 1 if self.bytes[node.end_byte - 1 : node.end_byte] == b'"' else 0
+        return [
+            self.expanded(node, node.start_byte + 1, node.end_byte - closed, state, "string")
+        ]
+
+    def expanded(self, node: Any, start: int, end: int, state: State, how: str) -> Source:
+        """Text with its variables filled in."""
+        parts: list[Source] = []
+        position = start
+        for child in _expansions(node):
+            if child.start_byte < position or child.end_byte > end:
+                continue
+            parts.append(self._plain(position, child.start_byte, how))
+            if child.type in ("simple_expansion", "expansion"):
+                values = self.variable(child, state, quoted=True)
+                if values:
+                    parts.append(join(values, " "))
+            else:
+                parts.append(self.piece(child.start_byte, child.end_byte).opened())
+            position = child.end_byte
+        parts.append(self._plain(position, end, how))
+        return join(parts)
+
+    def _plain(self, start: int, end: int, how: str) -> Source:
+        if b"\\" not in self.bytes[start:end]:
+            return self.masked(self.piece(start, end))
+        return self.unescaped(start, end, only=b'$`"\\\n' if how == "string" else b"$`\\")
+
+    def unescaped(self, start: int, end: int, only: bytes | None = None) -> Source:
+        """Text without the backslashes that a shell would take away."""
+        raw = self.bytes[start:end]
+        if b"\\" not in raw:
+            return self.masked(self.piece(start, end))
+        parts: list[Source] = []
+        position = start
+        place = start
+        while place < end - 1:
+            if self.bytes[place] != 0x5C:
+                place += 1
+                continue
+            following = self.bytes[place + 1 : place + 2]
+            if only is not None and following not in [only[i : i + 1] for i in range(len(only))]:
+                place += 2
+                continue
+            parts.append(self.piece(position, place))
+            position = place + 1
+            if following == b"\n":
+                position = place + 2
+            place += 2
+        parts.append(self.piece(position, end))
+        return self.masked(join(parts))
+
+    def masked(self, source: Source) -> Source:
+        """Open what was masked before the script was parsed."""
+        if MASK not in source.text:
+            return source
+        holes = [
+            (number, number + 1)
+            for number, character in enumerate(source.text)
+            if character == MASK
+        ]
+        return replace(source, holes=(*source.holes, *holes))
+
+    def variable(self, node: Any, state: State, *, quoted: bool) -> list[Source]:
+        """What `$X`, `${X}`, `${X:-default}` or `${X[@]}` stands for here."""
+        whole = self.piece(node.start_byte, node.end_byte)
+        hole = [whole.opened()]
+        if node.type == "simple_expansion":
+            name = self.text(node)[1:]
+            return self.value(name, state, hole, quoted, every=name == "@")
+        text = self.text(node)
+        match = _EXPANSION.match(text)
+        if match is None:
+            return hole
+        name, subscript, operator = match.group("name"), match.group("sub"), match.group("op")
+        every = subscript == "@"
+        joined = subscript == "*"
+        known = state.variables.get(name)
+        empty = known is not None and not any(word.text for word in known.words)
+        if subscript not in (None, "@", "*"):
+            if subscript.isdigit() and known and known.array and int(subscript) < len(known.words):
+                return _fielded([known.words[int(subscript)]], quoted)
+            return hole
+        if not operator:
+            return self.value(name, state, hole, quoted, every=every, joined=joined)
+        rest = node.start_byte + len(text[: match.end()].encode("utf-8", "replace"))
+        if operator in (":-", "-", ":=", "="):
+            if name.isdigit() and state.arguments is not None and int(name) <= len(state.arguments):
+                return self.value(name, state, hole, quoted)
+            if known is not None and not (operator[0] == ":" and empty):
+                return self.value(name, state, hole, quoted, every=every, joined=joined)
+            found = self.default(node, rest, state, quoted)
+            if operator.endswith("=") and found:
+                state.variables[name] = Value((join(found, " "),))
+            return found
+        if operator in (":+", "+"):
+            if known is None:
+                return [] if self.default(node, rest, state, quoted) else hole
+            if empty:
+                return []
+            return self.default(node, rest, state, quoted)
+        if operator in (":?", "?"):
+            return self.value(name, state, hole, quoted, every=every, joined=joined)
+        if known is not None and len(known.words) == 1 and not known.words[0].open:
+            return [made(text, whole.start, known=False)]
+        return hole
+
+    def default(self, node: Any, start: int, state: State, quoted: bool) -> list[Source]:
+        """The text behind `:-` and its kin."""
+        end = node.end_byte - 1
+        source = self.expanded(node, start, end, state, "string")
+        text = source.text
+        if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+            return [source.slice(1, len(text) - 1)]
+        return _fielded([source], quoted) if text else []
+
+    def value(
+        self,
+        name: str,
+        state: State,
+        hole: list[Source],
+        quoted: bool,
+        *,
+        every: bool = False,
+        joined: bool = False,
+    ) -> list[Source]:
+        """The words of a variable or of a positional argument."""
+        if name in ("@", "*"):
+            if state.arguments is None:
+                return hole
+            words = list(state.arguments)
+            every, joined = name == "@", name == "*"
+        elif name.isdigit():
+            if state.arguments is None or not 0 < int(name) <= len(state.arguments):
+                return hole
+            words = [state.arguments[int(name) - 1]]
+        else:
+            known = state.variables.get(name)
+            if known is None:
+                return hole
+            words = list(known.words)
+            self.consumed.update(word.start for word in words)
+            if known.array and not (every or joined):
+                words = words[:1]
+            elif not known.array and not quoted:
+                self.consumed.update(part.start for word in words for part in word.split())
+        if quoted and joined:
+            return [join(words, " ")] if words else []
+        if quoted and every:
+            return words
+        if quoted:
+            return words or hole[:0]
+        return _fielded(words, quoted)
+
+
+_EXPANSION = re.compile(
+    r"\$\{(?P<name>[A-Za-z_]\w*|\d+|[@*])(?:\[(?P<sub>[^\]]*)\])?"
+    r"(?P<op>:[-=+?]|[-=+?]|[%#/^,:@].*)?",
+    re.DOTALL,
+)
+_SUBSTITUTING = frozenset({"command_substitution", "string", "concatenation"})
+#: Nodes that hold no statements.
+_NO_STATEMENTS = frozenset(
+    {"test_command", "comment", "string", "raw_string", "concatenation", "heredoc_body",
+     "arithmetic_expansion", "expansion", "simple_expansion", "word", "array", "file_redirect",
+     "binary_expression", "unary_expression"}
+)  # fmt: skip
+
+
+def _expansions(node: Any) -> list[Any]:
+    """Expansions directly inside a text, in order."""
+    found: list[Any] = []
+    for child in node.named_children:
+        if child.type in (
+            "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion",
+        ):  # fmt: skip
+            found.append(child)
+        elif child.named_child_count and child.type != "heredoc_start":
+            found += _expansions(child)
+    return sorted(found, key=lambda item: item.start_byte)
+
+
+def _fielded(words: list[Source], quoted: bool) -> list[Source]:
+    if quoted:
+        return words
+    return [part for word in words for part in word.split()]
+
+
+def _distinct(states: list[State]) -> list[State]:
+    """Each set of variables once."""
+    unique: dict[Any, State] = {}
+    for state in states:
+        key = tuple(
+            sorted(
+                (name, tuple((word.text, word.start) for word in value.words))
+                for name, value in state.variables.items()
+            )
+        )
+        unique.setdefault((key, state.arguments), state)
+    found = list(unique.values())
+    if len(found) <= MAX_STATES:
+        return found
+    # Those that are spread widest keep most branches in sight.
+    step = len(found) / MAX_STATES
+    return [found[int(number * step)] for number in range(MAX_STATES - 1)] + [found[-1]]
+
+
+def is_flag_variable(name: str) -> bool:
+    """Whether a variable's name says that it holds flags of SGLang's."""
+    upper = name.upper()
+    return ("SGLANG" in upper or "SGL_" in upper) and any(
+        mark in upper for mark in ("ARGS", "FLAGS", "OPTS", "OPTIONS", "CMD", "COMMAND", "PARAM")
+    )
+
+
+def _is_comment_mark(word: Source) -> bool:
+    """A backslash with blanks behind it is an empty word to a shell, and a slip to a person."""
+    return not word.text.strip() and not word.open and bool(word.text)
+
+
+def _holds_command(text: str) -> bool:
+    return ("sglang" in text or "$" in text) and any(blank in text for blank in " \n\t")
+
+
+def _container_environment(words: list[Source]) -> dict[str, Source]:
+    """Variables that a container tool is told to set."""
+    found: dict[str, Source] = {}
+    for place, word in enumerate(words):
+        text = word.text
+        for option in ("--env=", "-e="):
+            if text.startswith(option):
+                word = word.slice(len(option), len(text))
+                text = word.text
+        if place and words[place - 1].text in ("-e", "--env") or text is not words[place].text:
+            name, equals, _ = text.partition("=")
+            if equals and name.isidentifier():
+                found[name] = word.slice(len(name) + 1, len(text))
+    return found
+
+
+def _document_kind(target: str, words: list[str], text: str) -> str:
+    """Format of a document inside a script."""
+    suffix = PurePosixPath(target).suffix.lower()
+    by_suffix = {
+        ".sh": "shell", ".bash": "shell", ".sbatch": "shell", ".slurm": "shell", ".yaml": "yaml",
+        ".yml": "yaml", ".py": "python", ".service": "systemd", ".env": "env", ".json": "json",
+        ".toml": "toml", ".md": "markdown",
+    }  # fmt: skip
+    if suffix in by_suffix:
+        return by_suffix[suffix]
+    for word in words:
+        reader = _READERS.get(PurePosixPath(word).name)
+        if reader is not None:
+            return reader
+    head = text.lstrip()[:400]
+    if head.startswith("#!"):
+        return "python" if "python" in head.splitlines()[0] else "shell"
+    if "apiVersion:" in head or head.startswith("---"):
+        return "yaml"
+    if head.startswith("[Unit]") or head.startswith("[Service]"):
+        return "systemd"
+    if head.startswith("FROM "):
+        return "dockerfile"
+    return "shell"

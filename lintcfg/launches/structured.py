@@ -1,0 +1,647 @@
+"""Launches of structured files: manifests, compose files, workflows, job files, SGLang's own YAML.
+
+What a mapping means is read off its keys, not off a list of kinds, so that any custom resource
+with containers works; words are taken for a launch only where they start SGLang, or where what
+stands around them says that they are handed to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from . import shell
+from .command import Commands, keyed
+from .context import GPU_KEYS, from_image
+from .model import Context, Extraction
+from .text import Source, join
+from .tree import Document, Node
+
+#: Keys that hold lines of a script, run one behind the other.
+_SCRIPT_KEYS = frozenset(
+    {"run", "script", "scripts", "before_script", "after_script", "setup", "steps", "commands",
+     "cmds", "exec", "postcreatecommand", "bash", "shell", "command_line", "poststart"}
+)  # fmt: skip
+_COMMAND_KEYS = ("entrypoint", "command", "cmd")
+_ARGUMENT_KEYS = ("args", "arguments", "extraArgs", "extra_args")
+#: Keys of flags for an engine that something else starts.
+_FLAG_KEYS = re.compile(
+    r"(?:^|_)(?:extra_?|engine_?|server_?|sglang_?|runtime_?|additional_?|backend_?|serving_?|launch_?"
+    r"|cli_?|worker_?|prefill_?|decode_?)*(?:args|flags|parameters|params|options|opts|command_args)$",
+    re.IGNORECASE,
+)
+_ENGINE_KEYS = ("engine", "backend", "runtime", "framework", "inference_engine", "serving_engine",
+                "modelEngine", "backendName", "engineType", "inferenceEngine")  # fmt: skip
+_OTHER_ENGINES = ("vllm", "trtllm", "tensorrt", "lmdeploy", "tgi", "llamacpp", "llama.cpp")
+_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+#: Roles that a mapping of flags may be split into.
+_ROLES = frozenset(
+    {"prefill", "decode", "agg", "aggregated", "aggregate", "worker", "server", "default", "common",
+     "target", "draft", "prefill_worker", "decode_worker", "unified", "rollout", "regular",
+     "placeholder", "encode", "encoder"}
+)  # fmt: skip
+_MAX_DEPTH = 60
+
+Embedded = Callable[[Source, str], None]
+
+
+class Structured:
+    """One structured file being walked."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        out: Extraction,
+        kind: str,
+        embedded: Embedded | None = None,
+    ) -> None:
+        self.commands = commands
+        self.out = out
+        self.kind = kind
+        self.embedded = embedded
+        self.seen: set[int] = set()
+        self.roles: dict[str, dict[str, Source]] = {}
+
+    def document(self, document: Document) -> None:
+        """Walk every root of a file."""
+        for root in document.roots:
+            context = Context()
+            self.resources(root, context, 0)
+            if self.own_config(root, context):
+                continue
+            self.walk(root, "", (), context, {}, 0)
+
+    # ------------------------------------------------------------------- walk
+
+    def walk(
+        self,
+        node: Node,
+        key: str,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+        depth: int,
+    ) -> None:
+        """Look at one value below a key."""
+        if depth > _MAX_DEPTH:
+            return
+        if node.source is not None:
+            self.scalar(node, key, path, context, environment)
+            return
+        if id(node) in self.seen:
+            return
+        self.seen.add(id(node))
+        if node.items is not None:
+            self.sequence(node, key, path, context, environment, depth)
+            return
+        self.mapping(node, key, path, context, environment, depth)
+
+    def mapping(
+        self,
+        node: Node,
+        key: str,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+        depth: int,
+    ) -> None:
+        """A mapping: a container, a step, a block of flags, or only a place on the way."""
+        own = Context()
+        self.settings(node, own)
+        own.fill(context)
+        variables = {**environment, **self.variables(node)}
+        if key == "sglang_config" or "sglang_config" in path:
+            variables.update(self.role_environment(key))
+        handled: set[int] = set()
+        if self.flag_block(node, key, path, own, variables):
+            return
+        if self.container(node, path, own, variables, handled):
+            for name in ("command", "args", "entrypoint", "arguments", "cmd"):
+                value = node.get(name)
+                if value is not None:
+                    handled.add(id(value))
+        for name_node, value in node.pairs or ():
+            if id(value) in handled:
+                continue
+            name = name_node.text
+            inner = (*path, name)
+            if self.listed_flags(node, name_node, value, inner, own, variables):
+                continue
+            self.walk(value, name, inner, own, variables, depth + 1)
+
+    def scalar(
+        self,
+        node: Node,
+        key: str,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+    ) -> None:
+        """A text that may be a script or a command line."""
+        assert node.source is not None
+        text = node.source.text
+        if id(node) in self.seen or len(text) < 16 or ("sglang" not in text.lower()):
+            return
+        self.seen.add(id(node))
+        if key.lower() in ("name", "image", "description", "title", "repository", "about", "url"):
+            return
+        if not any(blank in text for blank in " \n"):
+            return
+        if key.endswith((".py", ".yaml", ".yml", ".json")) and self.embedded is not None:
+            # A file inside a ConfigMap.
+            self.embedded(node.source, key.rpartition(".")[2])
+            return
+        self.script(node.source, context, environment)
+
+    def script(
+        self, source: Source, context: Context, environment: Mapping[str, Source]
+    ) -> None:
+        """A script or a line of one."""
+        shell.find(
+            shell.prepared(_github(source)), self.commands, self.out, self.kind,
+            environment=environment, context=context, embedded=self.embedded, depth=1,
+        )  # fmt: skip
+
+    def sequence(
+        self,
+        node: Node,
+        key: str,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+        depth: int,
+    ) -> None:
+        """A list: words of a command, lines of a script, or anything else."""
+        items = node.items or []
+        texts = [item for item in items if item.source is not None]
+        if texts and len(texts) == len(items):
+            words = [item.source for item in texts if item.source is not None]
+            mentions = any("sglang" in word.text.lower() for word in words)
+            lines = " " in words[0].text and not words[0].text.startswith("-")
+            if mentions and not lines and self.words(words, key, context, environment):
+                return
+            if mentions and not all(word.text.startswith("-") for word in words):
+                lines = [w for w in words if any(blank in w.text for blank in " \n")]
+                if lines and (key.lower() in _SCRIPT_KEYS or len(lines) == len(words)):
+                    self.script(join(words, "\n"), context, environment)
+                    return
+        for item in items:
+            self.walk(item, key, path, context, environment, depth + 1)
+
+    # -------------------------------------------------------------- containers
+
+    def container(
+        self,
+        node: Node,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+        handled: set[int],
+    ) -> bool:
+        """A mapping with a command, arguments, or both."""
+        parts: list[Node] = []
+        for name in ("entrypoint", "command", "cmd"):
+            value = node.get(name)
+            if value is not None and (value.source is not None or value.items is not None):
+                parts.append(value)
+                break
+        arguments = node.get(*_ARGUMENT_KEYS[:2])
+        if node.get("entrypoint") is not None and node.get("command") is not None:
+            arguments = node.get("command")
+        if arguments is not None and arguments.pairs is None:
+            parts.append(arguments)
+        if not parts:
+            return False
+        words: list[Source] = []
+        for part in parts:
+            if part.source is not None:
+                words += self.line(part.source)
+            else:
+                words += list(part.scalars())
+        if not words:
+            return False
+        text = " ".join(word.text for word in words).lower()
+        image = node.get("image")
+        image_text = _image_text(image)
+        about = any("sglang" in name.lower() for name in path) or "sglang" in image_text
+        if "sglang" not in text and not about:
+            return False
+        single = len(parts) == 1 and parts[0].source is not None
+        if single and parts[0].source is not None and (
+            "\n" in parts[0].text or _shell_like(parts[0].text)
+        ):  # fmt: skip
+            if "sglang" in text:
+                self.script(parts[0].source, context, environment)
+                return True
+            return False
+        if self.words(words, "command", context, environment):
+            return True
+        if len(parts) == 1 and parts[0].items is not None and all(
+            " " in word.text and not word.text.startswith("-") for word in words
+        ):  # fmt: skip
+            return False
+        flags = _flag_words(words)
+        if (about and "sglang" in image_text or self.engine_here(node)) and flags and (
+            flags[0].text.startswith("-") and not node.get("entrypoint")
+        ):  # fmt: skip
+            if node.get("command") is not None and parts[0] is node.get("command") and (
+                not words[0].text.startswith("-")
+            ):
+                return False
+            return self.commands.bare(
+                _filled(flags, environment), environment, self.out, self.kind, context=context,
+                wrapper="image",
+            )  # fmt: skip
+        return False
+
+    def line(self, source: Source) -> list[Source]:
+        """A command line in one text, as the words that a shell would make of it."""
+        collector = _Words(self.commands)
+        return collector.split(source) or source.split()
+
+    def words(
+        self,
+        words: Sequence[Source],
+        key: str,
+        context: Context,
+        environment: Mapping[str, Source],
+    ) -> bool:
+        """Words that start SGLang, or that hand a script to a shell."""
+        words = _filled(words, environment)
+        before = len(self.out.launches), sum(len(f.variants) for f in self.out.launches)
+        script = next(
+            (
+                number
+                for number in range(1, len(words))
+                if words[number - 1].text.startswith("-")
+                and words[number - 1].text.endswith("c")
+                and len(words[number - 1].text) <= 5
+            ),
+            None,
+        )
+        if script is not None and "sglang" in words[script].text.lower():
+            rest = words[script + 1 :]
+            self.script_with(words[script], rest, context, environment)
+        else:
+            flat = [
+                part
+                for word in words
+                for part in (word.split() if _splits(word) else [word])
+            ]
+            if self.commands.take(flat, environment, self.out, self.kind, context=_copy(context)):
+                return True
+            if not _shell_lines(words):
+                return False
+            return False
+        return before != (len(self.out.launches), sum(len(f.variants) for f in self.out.launches))
+
+    def script_with(
+        self,
+        source: Source,
+        arguments: Sequence[Source],
+        context: Context,
+        environment: Mapping[str, Source],
+    ) -> None:
+        """`sh -c SCRIPT NAME ARGS…`."""
+        shell.find(
+            shell.prepared(source), self.commands, self.out, self.kind, environment=environment,
+            context=context, embedded=self.embedded, depth=1,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ blocks of flags
+
+    def own_config(self, root: Node, context: Context) -> bool:
+        """SGLang's own `--config` file: flags at the top, and nothing else of weight."""
+        if root.pairs is None:
+            return False
+        keys = [key.text for key, _ in root.pairs]
+        known = [key for key in keys if self.commands.is_flag(_flag_name(key))]
+        models = {"model-path", "model"} & {key.replace("_", "-") for key in keys}
+        telling = [key for key in known if "-" in key or "_" in key]
+        if not models or len(telling) < 2 or len(known) * 10 < len(keys) * 8:
+            return False
+        return self.block(root, "config", context, {})
+
+    def flag_block(
+        self,
+        node: Node,
+        key: str,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+    ) -> bool:
+        """Flags as keys of a mapping below something called after SGLang."""
+        lowered = key.lower()
+        beneath = [name.lower() for name in path]
+        named = any(_names_engine(name) for name in beneath)
+        if not named and not (_FLAG_KEYS.search(lowered.replace("-", "_")) and self.engine):
+            return False
+        if not _names_engine(lowered) and lowered.replace("-", "_") not in _ROLES and not (
+            _FLAG_KEYS.search(lowered.replace("-", "_"))
+            or lowered.replace("-", "_") in ("engine_kwargs", "config", "kwargs", "server")
+        ):  # fmt: skip
+            return False
+        if not self.weighs(node):
+            return False
+        name = next((n for n in path if _names_engine(n.lower())), key)
+        return self.block(node, name, context, environment)
+
+    engine = False
+
+    def weighs(self, node: Node) -> bool:
+        """Whether a mapping is mostly flags, some of which no other program has."""
+        keys = [key.text for key, value in node.pairs or () if value.pairs is None]
+        known = [key for key in keys if self.commands.is_flag(_flag_name(key))]
+        telling = [key for key in known if "-" in key.strip("-") or "_" in key]
+        return bool(telling) and len(known) * 2 >= len(keys)
+
+    def block(
+        self, node: Node, name: str, context: Context, environment: Mapping[str, Source]
+    ) -> bool:
+        """Turn keys and values into flags."""
+        argv: list[Source] = []
+        for key, value in node.pairs or ():
+            if key.source is None:
+                continue
+            if value.items is not None:
+                pair = keyed(key.source, Source(""), self.commands.flags)
+                word = Source("--" + key.text.replace("_", "-"), (0,), (key.start,))
+                if self.commands.is_flag(word.text):
+                    argv += [word, *value.scalars()]
+                del pair
+                continue
+            if value.source is None:
+                continue
+            argv += keyed(key.source, _filled([value.source], environment)[0], self.commands.flags)
+        if not argv:
+            return False
+        return self.commands.bare(
+            argv, environment, self.out, self.kind, context=_copy(context), wrapper=name,
+            span=(node.start, node.end),
+        )  # fmt: skip
+
+    def listed_flags(
+        self,
+        parent: Node,
+        key: Node,
+        value: Node,
+        path: tuple[str, ...],
+        context: Context,
+        environment: Mapping[str, Source],
+    ) -> bool:
+        """A list or a line of flags under a key such as `extraArgs`."""
+        name = key.text
+        upper = name.upper()
+        is_variable = shell.is_flag_variable(name) or (
+            upper == name and _FLAG_KEYS.search(name.replace("-", "_")) is not None
+        )
+        dashed = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace("-", "_")
+        if not is_variable and _FLAG_KEYS.search(dashed) is None:
+            return False
+        if value.pairs is not None or (value.source is None and value.items is None):
+            return False
+        if value.source is not None:
+            if not value.text.lstrip().startswith("--"):
+                return False
+            words = self.line(value.source)
+        else:
+            words = _flag_words(list(value.scalars()))
+        if not words or not words[0].text.startswith("--"):
+            return False
+        if not (self.engine_here(parent) or self._about(path, context, parent)):
+            return False
+        return self.commands.bare(
+            _filled(words, environment), environment, self.out, self.kind, context=_copy(context),
+            wrapper=name,
+        )  # fmt: skip
+
+    def _about(self, path: tuple[str, ...], context: Context, parent: Node) -> bool:
+        if any(_names_engine(name.lower()) for name in path):
+            return True
+        return self.engine
+
+    def engine_here(self, node: Node) -> bool:
+        """Whether a mapping names SGLang as what runs."""
+        image = _image_text(node.get("image"))
+        if "sglang" in image:
+            return True
+        for name in _ENGINE_KEYS:
+            value = node.get(name)
+            if value is not None and "sglang" in value.text.lower():
+                return True
+            if value is not None and any(mark in value.text.lower() for mark in _OTHER_ENGINES):
+                return False
+        return False
+
+    # ---------------------------------------------------------------- context
+
+    def resources(self, node: Node, context: Context, depth: int) -> None:
+        """Machine and release that a whole document speaks of, where it speaks of one only."""
+        images: list[str] = []
+        gpus: list[tuple[str, str]] = []
+        engines: list[str] = []
+        self._collect(node, images, gpus, engines, 0, set())
+        ours = [image for image in images if "sglang" in image.lower()]
+        self.engine = (bool(ours) or any("sglang" in engine for engine in engines)) and not any(
+            mark in image.lower() for image in images for mark in _OTHER_ENGINES
+        )
+        if len({text for text, _ in gpus}) == 1:
+            context.note("gpu", gpus[0][0], gpus[0][1])
+        if len(set(ours)) == 1:
+            from_image(ours[0], context)
+
+    def _collect(
+        self,
+        node: Node,
+        images: list[str],
+        gpus: list[tuple[str, str]],
+        engines: list[str],
+        depth: int,
+        seen: set[int],
+    ) -> None:
+        if depth > _MAX_DEPTH or id(node) in seen:
+            return
+        seen.add(id(node))
+        for key, value in node.pairs or ():
+            if key.text.endswith("_environment") and value.pairs is not None:
+                self.roles[key.text.removesuffix("_environment")] = {
+                    name.text: item.source for name, item in value.pairs if item.source is not None
+                }
+            if value.source is not None:
+                text = value.text
+                if key.text in ("image", "image_id") or (
+                    "sglang:" in text and not any(blank in text for blank in " \n")
+                ):
+                    images.append(text.removeprefix("docker:"))
+                elif GPU_KEYS.search(key.text) and value.text and "{{" not in value.text:
+                    gpu = value.text.partition(":")[0]
+                    gpus.append((gpu, f"{key.text}: {value.text}"))
+                elif key.text in _ENGINE_KEYS:
+                    engines.append(value.text.lower())
+            elif key.text == "image" and value.pairs is not None:
+                images.append(_image_text(value))
+            elif GPU_KEYS.search(key.text) and value.items:
+                gpus += [(text.text.partition(":")[0], f"{key.text}: {text.text}")
+                         for text in value.scalars()]  # fmt: skip
+            elif GPU_KEYS.search(key.text) and value.pairs and len(value.pairs) == 1:
+                gpus.append((value.pairs[0][0].text, f"{key.text}: {value.pairs[0][0].text}"))
+            if key.text == "key" and GPU_KEYS.search(value.text):
+                values = node.get("values")
+                if values is not None:
+                    gpus += [(text.text, f"{value.text}: {text.text}")
+                             for text in values.scalars()]  # fmt: skip
+            self._collect(value, images, gpus, engines, depth + 1, seen)
+        for item in node.items or ():
+            self._collect(item, images, gpus, engines, depth + 1, seen)
+
+    def role_environment(self, role: str) -> dict[str, Source]:
+        """Variables that a recipe keeps beside the flags of a role."""
+        return self.roles.get(role, {})
+
+    def settings(self, node: Node, context: Context) -> None:
+        """What a mapping itself says about its machine and its image."""
+        image = node.get("image")
+        if image is not None:
+            from_image(_image_text(image), context)
+        for name in ("nodeSelector", "node_selector", "resources"):
+            inner = node.get(name)
+            for key, value in (inner.pairs or ()) if inner is not None else ():
+                if value.source is not None and GPU_KEYS.search(key.text):
+                    gpu = value.text.partition(":")[0]
+                    context.note("gpu", gpu, f"{key.text}: {value.text}")
+
+    def variables(self, node: Node) -> dict[str, Source]:
+        """Environment of a container or of a step."""
+        found: dict[str, Source] = {}
+        for name in ("env", "environment", "envs", "variables"):
+            value = node.get(name)
+            if value is None:
+                continue
+            for key, item in value.pairs or ():
+                if item.source is not None and key.text:
+                    found[key.text] = item.source
+            for item in value.items or ():
+                if item.source is not None and "=" in item.text:
+                    variable, _, _ = item.text.partition("=")
+                    found[variable] = item.source.slice(len(variable) + 1, len(item.text))
+                elif item.pairs is not None:
+                    label, given = item.get("name"), item.get("value")
+                    if label is not None and given is not None and given.source is not None:
+                        found[label.text] = given.source
+        return found
+
+
+class _Words:
+    """Splits a command line in one text with the shell's own rules."""
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+
+    def split(self, source: Source) -> list[Source]:
+        """Words of the first command; empty where the text is not one simple command."""
+        walker = shell.Shell(
+            source, self.commands, Extraction(), "shell", None, None, shell._MAX_DEPTH
+        )
+        root = shell.parse(walker.bytes)
+        statements = [child for child in root.named_children if child.type != "comment"]
+        if len(statements) != 1:
+            return []
+        node = statements[0]
+        if node.type == "redirected_statement":
+            node = node.child_by_field_name("body")
+        if node is None or node.type != "command":
+            return []
+        state = shell.State()
+        words: list[Source] = []
+        for child in node.children:
+            if child.type == "command_name":
+                for part in child.children:
+                    words += walker.fields(part, state)
+            elif child.type == "variable_assignment":
+                words.append(walker.piece(child.start_byte, child.end_byte))
+            elif child.is_named and not child.type.endswith("redirect"):
+                words += walker.fields(child, state)
+        return words
+
+
+def _copy(context: Context) -> Context:
+    copied = Context()
+    copied.fill(context)
+    return copied
+
+
+def _image_text(node: Node | None) -> str:
+    """An image as one text; Helm keeps repository and tag apart."""
+    if node is None:
+        return ""
+    if node.source is not None:
+        return node.text
+    repository, tag = node.get("repository", "name"), node.get("tag")
+    text = repository.text if repository is not None else ""
+    return f"{text}:{tag.text}" if tag is not None and tag.text else text
+
+
+def _flag_name(key: str) -> str:
+    return "--" + key.strip().lstrip("-").replace("_", "-")
+
+
+def _names_engine(name: str) -> bool:
+    """Whether a key is called after SGLang."""
+    return "sglang" in name and "/" not in name and "." not in name.strip(".")
+
+
+def _splits(word: Source) -> bool:
+    """Whether one list item holds a flag and its value."""
+    return word.text.startswith("--") and " " in word.text.strip() and "{" not in word.text
+
+
+def _flag_words(words: Sequence[Source]) -> list[Source]:
+    return [part for word in words for part in (word.split() if _splits(word) else [word])]
+
+
+def _shell_like(text: str) -> bool:
+    return any(mark in text for mark in ("&&", ";", "|", "$(", "\n"))
+
+
+def _shell_lines(words: Sequence[Source]) -> bool:
+    return any(any(blank in word.text for blank in " \n") for word in words)
+
+
+def _filled(words: Sequence[Source], environment: Mapping[str, Source]) -> list[Source]:
+    """Put variables in, and open what is not known."""
+    filled: list[Source] = []
+    for word in words:
+        if "$" not in word.text and "{{" not in word.text:
+            filled.append(word)
+            continue
+        parts: list[Source] = []
+        position = 0
+        for match in _VARIABLE.finditer(word.text):
+            name = match.group(1) or match.group(2) or match.group(4)
+            parts.append(word.slice(position, match.start()))
+            known = environment.get(name)
+            if known is not None:
+                parts.append(known)
+            elif match.group(3):
+                parts.append(word.slice(match.start(3), match.end(3)))
+            else:
+                parts.append(word.slice(match.start(), match.end()).opened())
+            position = match.end()
+        parts.append(word.slice(position, len(word.text)))
+        whole = join([part for part in parts if part.text] or [word])
+        if "{{" in whole.text and not whole.holes:
+            whole = whole.opened()
+        filled.append(whole)
+    return filled
+
+
+_GITHUB = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+
+
+def _github(source: Source) -> Source:
+    """Expressions of a workflow, masked so that the script around them can be parsed."""
+    if "${{" not in source.text:
+        return source
+    text = _GITHUB.sub(lambda match: shell.MASK * len(match.group()), source.text)
+    return replace(source, text=text)
