@@ -23,6 +23,9 @@ class Config:
         gpu, cuda, sglang, fail_on, output_format: defaults of the options of that name.
         select, ignore: codes or prefixes of codes.
         severity: code -> severity to report it with.
+        exclude: patterns of files that a folder's check leaves out.
+        require_reason: whether an explicit backend wants a reason beside it.
+        per_path: pattern -> settings for the files that fit it.
         path: the file, for messages.
     """
 
@@ -34,16 +37,21 @@ class Config:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     severity: dict[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    require_reason: bool = False
+    per_path: dict[str, PathSettings] = field(default_factory=dict)
     path: str | None = None
 
 
+FORMATS = ("text", "concise", "json", "github", "gitlab", "sarif", "junit")
 _STRINGS = {
     "gpu": "gpu", "cuda": "cuda", "sglang": "sglang", "fail-on": "fail_on",
     "output-format": "output_format",
 }  # fmt: skip
-_LISTS = {"select": "select", "ignore": "ignore"}
-_CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": ("text", "concise", "json")}
-KEYS = (*_STRINGS, *_LISTS, "severity")
+_LISTS = {"select": "select", "ignore": "ignore", "exclude": "exclude"}
+_PATH_KEYS = ("gpu", "cuda", "sglang", "ignore")
+_CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": FORMATS}
+KEYS = (*_STRINGS, *_LISTS, "severity", "require-reason", "per-path")
 
 
 def find_config(start: str) -> str | None:
@@ -106,17 +114,49 @@ def _from_table(data: dict[str, Any], path: str) -> Config:
             values[_STRINGS[key]] = value
         elif key in _LISTS:
             if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-                raise ConfigError(f"{path}: {key} takes a list of codes, not {value!r}")
+                raise ConfigError(f"{path}: {key} takes a list of strings, not {value!r}")
             values[_LISTS[key]] = tuple(value)
         elif key == "severity":
             levels = _CHOICES["fail-on"]
             if not isinstance(value, dict) or not all(v in levels for v in value.values()):
                 raise ConfigError(f"{path}: severity maps codes to {', '.join(levels)}")
             values["severity"] = dict(value)
+        elif key == "require-reason":
+            if not isinstance(value, bool):
+                raise ConfigError(f"{path}: {key} takes true or false, not {value!r}")
+            values["require_reason"] = value
+        elif key == "per-path":
+            if not isinstance(value, dict):
+                raise ConfigError(f"{path}: per-path is a table of patterns")
+            values["per_path"] = {
+                pattern: _path_settings(pattern, given, path) for pattern, given in value.items()
+            }
         else:
-            import difflib
-
-            close = difflib.get_close_matches(key, KEYS, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(KEYS)}"
-            raise ConfigError(f"{path}: unknown key {key!r}{hint}")
+            raise _unknown_key(key, KEYS, path)
     return Config(**values)
+
+
+def _path_settings(pattern: str, given: Any, path: Path) -> PathSettings:
+    if not isinstance(given, dict):
+        raise ConfigError(f"{path}: per-path.{pattern!r} is not a table")
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in _PATH_KEYS:
+            raise _unknown_key(key, _PATH_KEYS, path)
+        if key == "ignore":
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise ConfigError(f"{path}: {key} takes a list of codes, not {value!r}")
+            values[key] = tuple(value)
+        elif not isinstance(value, str):
+            raise ConfigError(f"{path}: {key} takes a string, not {value!r}")
+        else:
+            values[key] = value
+    return PathSettings(**values)
+
+
+def _unknown_key(key: str, known: tuple[str, ...], path: Path) -> ConfigError:
+    import difflib
+
+    close = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    return ConfigError(f"{path}: unknown key {key!r}{hint}")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 
-def run() -> int:
-    """Print the version and the releases of SGLang that there is data for."""
+def installed_version() -> str | None:
+    """The version that is installed, None in a bare checkout."""
     from importlib.metadata import PackageNotFoundError, version
 
+    try:
+        return version("attn-lint")
+    except PackageNotFoundError:
+        return None
+
+
+def run() -> int:
+    """Print the version and the releases of SGLang that there is data for."""
     from ...matrix.loader import releases
 
-    try:
-        own = version("attn-lint")
-    except PackageNotFoundError:
-        own = "(not installed)"
+    own = installed_version() or "(not installed)"
     print(f"attn-lint {own}, SGLang {', '.join(releases())}")
     return 0

@@ -1,0 +1,390 @@
+"""Checks one file after the other with what all of them share."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ...matrix import loader
+from ..config import Config, PathSettings
+from ..errors import UsageError
+from ..findings import Finding
+from ..judge import Judge, Judgement, Launch
+from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, worth_reading
+from ..launches.command import Commands
+from . import suppress
+from .discover import matches
+from .edits import edits_for
+from .result import FileReport, Located, Place
+
+#: Larger files are not read; no launch script is that long.
+MAX_BYTES = 8 * 1024 * 1024
+_HEAD = 256
+#: Kinds whose words are not the whole of what the engine gets.
+_MAX_JUDGED = 64
+
+
+@dataclass(slots=True)
+class Options:
+    """What the command line asks for."""
+
+    gpu: str | None = None
+    cuda: str | None = None
+    sglang: str | None = None
+    folder: Path | None = None
+    require_reason: bool = False
+
+
+@dataclass(slots=True)
+class Runner:
+    """Checks files; keeps the judge and what it has judged already."""
+
+    options: Options
+    config: Config
+    notes: list[str] = field(default_factory=list)
+    _judges: dict[str, Judge] = field(default_factory=dict)
+    _commands: Commands | None = None
+    _judged: dict[Any, Judgement | str] = field(default_factory=dict)
+
+    def judge(self, release: str) -> Judge:
+        """The judge of a release."""
+        if release not in self._judges:
+            self._judges[release] = Judge(loader.load(release=release, folder=self.options.folder))
+        return self._judges[release]
+
+    @property
+    def default_release(self) -> str:
+        """The release to judge by where nothing names one."""
+        return (self.options.sglang or self.config.sglang or loader.DEFAULT_RELEASE).removeprefix(
+            "v"
+        )
+
+    @property
+    def commands(self) -> Commands:
+        """The words that start servers."""
+        if self._commands is None:
+            judge = self.judge(self._nearest(self.default_release)[0])
+            history = judge.release["history"] or {}
+            gone = {row["name"] for row in history.get("flags", ())}
+            self._commands = Commands(
+                judge.release["commands"] or {}, frozenset(judge.flags.names) | gone
+            )
+        return self._commands
+
+    # ------------------------------------------------------------------- files
+
+    def read(self, path: Path) -> tuple[str | None, str | None]:
+        """Text of a file worth looking into, or why it could not be read."""
+        try:
+            with path.open("rb") as file:
+                info = os.fstat(file.fileno())
+                if not stat.S_ISREG(info.st_mode):
+                    return None, "no regular file"
+                if info.st_size > MAX_BYTES:
+                    return None, None if kind_of(path.name) is None else (
+                        f"larger than {MAX_BYTES // 2**20} MiB, not read"
+                    )
+                content = file.read()
+        except OSError as error:
+            return None, error.strerror or str(error)
+        return self.decode(path.name, content)
+
+    def decode(self, name: str, content: bytes) -> tuple[str | None, str | None]:
+        """Text of a file's content where there can be a launch in it."""
+        if not worth_reading(content) or kind_of(name, content[:_HEAD]) is None:
+            return None, None
+        if b"\0" in content:
+            return None, None
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return None, f"not UTF-8 (byte {error.start})"
+        return text, None
+
+    def check_path(self, path: Path) -> FileReport:
+        """Check one file."""
+        shown = path.as_posix()
+        if kind_of(path.name) is None and path.suffix:
+            return FileReport(shown, Lines(""))
+        text, problem = self.read(path)
+        if problem is not None:
+            report = FileReport(shown, Lines(""))
+            report.located.append(self._trouble(report, f"{problem}", 0))
+            return report
+        if text is None:
+            return FileReport(shown, Lines(""))
+        return self.check_text(shown, text)
+
+    def extract(self, name: str, text: str) -> FileReport:
+        """Find the launches of a text, unjudged."""
+        body = text[1:] if text.startswith("\ufeff") else text
+        offset = len(text) - len(body)
+        report = FileReport(name, Lines(body))
+        extraction = find_launches(name, body, self.commands)
+        del offset
+        report.launches = extraction.launches
+        report.skipped = extraction.skipped
+        for trouble in extraction.troubles:
+            # What cannot be read is told where it could have held a launch.
+            report.located.append(self._trouble(report, trouble.message, trouble.start))
+        return report
+
+    def check_text(self, name: str, text: str) -> FileReport:
+        """Check a text under a file's name."""
+        report = self.extract(name, text)
+        settings = self.settings(name)
+        for number, found in enumerate(report.launches):
+            if found.engine == "sglang":
+                self._check(report, number, found, settings)
+            else:
+                report.startups.append("unchecked")
+        suppressions = suppress.find(report.lines.text)
+        kept, unused = suppress.apply(report, suppressions)
+        report.located = [one for one in kept if self._wanted(one.finding, settings)]
+        for one in unused:
+            place = Place(one.line, one.column, one.line, one.end_column)
+            what = f"[{', '.join(one.codes)}]" if one.codes else ""
+            finding = self._finding(
+                "ATT903", f"this comment silences nothing: ignore{what}", "unused-suppression"
+            )
+            if self._wanted(finding, settings):
+                report.located.append(Located(name, place, finding))
+        report.located.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
+        return report
+
+    def settings(self, name: str) -> PathSettings:
+        """Settings of the configuration for a path."""
+        merged = PathSettings()
+        base = self.config.path.parent if self.config.path is not None else None
+        shown = name
+        if base is not None:
+            try:
+                shown = Path(name).resolve().relative_to(base.resolve()).as_posix()
+            except (ValueError, OSError):
+                shown = name
+        for pattern, given in self.config.per_path.items():
+            if matches(shown, pattern):
+                merged = merged.updated(given)
+        return merged
+
+    def _wanted(self, finding: Finding, settings: PathSettings) -> bool:
+        if not settings.ignore:
+            return True
+        return not any(
+            finding.code.startswith(code.upper()) or finding.name == code
+            for code in settings.ignore
+        )
+
+    # ---------------------------------------------------------------- launches
+
+    def _check(
+        self, report: FileReport, number: int, found: Found, settings: PathSettings
+    ) -> None:
+        gpu, cuda, release, basis = self._basis(found, settings)
+        judge = self.judge(release)
+        if gpu is not None:
+            try:
+                gpu = judge.platforms.find(gpu)
+            except UsageError as error:
+                if found.context.gpu is None:
+                    raise
+                self._note(f"{report.path}: {error}")
+                gpu = None
+        seen: set[tuple[Any, ...]] = set()
+        startups = []
+        for variant in found.variants:
+            judgement = self._judged_variant(judge, found, variant, gpu, cuda)
+            if isinstance(judgement, str):
+                report.located.append(self._trouble(report, judgement, found.start))
+                continue
+            startups.append(judgement.startup)
+            for finding in judgement.findings:
+                if found.partial and finding.code == _MISSING:
+                    continue
+                if self._foreign(found, finding):
+                    continue
+                start, end = self._span(found, variant, finding)
+                key = (finding.code, finding.message, start)
+                if key in seen:
+                    continue
+                seen.add(key)
+                report.located.append(
+                    Located(
+                        report.path, report.place(start, end), finding, number, basis,
+                        edits_for(finding, judgement, variant, report.lines.text),
+                    )
+                )  # fmt: skip
+            if self.options.require_reason or self.config.require_reason:
+                self._reasons(report, number, judgement, variant)
+        report.startups.append("/".join(dict.fromkeys(startups)) or "unchecked")
+
+    def _judged_variant(
+        self, judge: Judge, found: Found, variant: Variant, gpu: str | None, cuda: str | None
+    ) -> Judgement | str:
+        argv = tuple(word.text for word in variant.words)
+        unknown = frozenset(n for n, word in enumerate(variant.words) if word.open)
+        environment = {
+            name: value
+            for name, value in variant.environment
+            if name.startswith(("SGLANG_", "SGL_")) and name not in variant.open_environment
+        }
+        model = found.context.model
+        # A launcher's own defaults and a caller's further flags are not seen here.
+        partial = found.partial
+        key = (judge.release.name, argv, unknown, tuple(sorted(environment.items())), gpu, cuda,
+               model, partial)  # fmt: skip
+        known = self._judged.get(key)
+        if known is not None:
+            return known
+        launch = Launch(
+            argv, environment=environment, gpu=gpu, cuda=cuda, model=model, unknown=unknown,
+            partial=partial,
+        )  # fmt: skip
+        try:
+            result: Judgement | str = judge.judge(launch)
+        except UsageError:
+            result = judge.judge(replace(launch, cuda=None))
+        except RecursionError:
+            result = "this launch is nested too deeply to be judged"
+        if len(self._judged) < 4096:
+            self._judged[key] = result
+        return result
+
+    def _basis(
+        self, found: Found, settings: PathSettings
+    ) -> tuple[str | None, str | None, str, str]:
+        """Machine, CUDA version and release to judge for, and what told them.
+
+        What the file says comes first, then the configuration for its path, then the command
+        line and the configuration's own defaults.
+        """
+        context = found.context
+        gpu, cuda, parts = context.gpu, context.cuda, []
+        if gpu:
+            parts.append(f"gpu {gpu} ({context.origin.get('gpu')})")
+        elif settings.gpu:
+            gpu = settings.gpu
+            parts.append(f"gpu {gpu} (configuration)")
+        else:
+            gpu = self.options.gpu or self.config.gpu
+            if gpu:
+                parts.append(f"gpu {gpu} (given)")
+        cuda = cuda or settings.cuda or self.options.cuda or self.config.cuda
+        asked = context.sglang or settings.sglang or self.default_release
+        release, exact = self._nearest(asked.removeprefix("v"))
+        if context.sglang:
+            parts.append(f"sglang {context.sglang} ({context.origin.get('sglang')})")
+        if not exact:
+            parts.append(f"judged by {release}")
+            self._note(
+                f"SGLang {asked} is not in the matrix; launches that name it are judged by "
+                f"{release}, the nearest release there is"
+            )
+        return gpu, cuda, release, ", ".join(parts)
+
+    def _nearest(self, release: str) -> tuple[str, bool]:
+        """The release of the matrix that is nearest to one asked for."""
+        if self.options.folder is not None:
+            return release, True
+        known = loader.releases() or [loader.DEFAULT_RELEASE]
+        if release in known:
+            return release, True
+        asked = _numbers(release)
+        later = [name for name in known if _numbers(name) >= asked]
+        return (later[0] if later else known[-1]), False
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _foreign(self, found: Found, finding: Finding) -> bool:
+        """Whether a finding is about flags that a launcher has for itself."""
+        return found.wrapper in ("dynamo", "sglang-router") and finding.code in (_UNKNOWN, _STRAY)
+
+    def _span(self, found: Found, variant: Variant, finding: Finding) -> tuple[int, int]:
+        """Offsets of the argument that a finding points at."""
+        index = finding.span.argument if finding.span is not None else None
+        if index is None or index >= len(variant.words):
+            return found.start, min(found.end, _line_end(found, variant))
+        word = variant.words[index]
+        start, end = word.start, word.end
+        if "=" not in word.text and index + 1 < len(variant.words):
+            value = variant.words[index + 1]
+            if not value.text.startswith("--") and word.end <= value.start <= word.end + 8:
+                end = value.end
+        return start, end
+
+    def _reasons(
+        self, report: FileReport, number: int, judgement: Judgement, variant: Variant
+    ) -> None:
+        """The opt-in rule: an explicit choice of a backend wants a reason beside it."""
+        for name, typed in judgement.parsed.typed.items():
+            if not name.endswith("attention_backend") or typed.index is None:
+                continue
+            word = variant.words[typed.index]
+            line = report.lines.place(word.start)[0]
+            if _has_comment(report.lines, line):
+                continue
+            place = report.place(word.start, word.end)
+            if any(one.finding.code == "ATT405" and one.place == place for one in report.located):
+                continue
+            finding = self._finding(
+                "ATT405",
+                f"{typed.name} overrides SGLang's own choice without a reason; "
+                "say why in a comment on this line or above it",
+                "override-without-reason",
+            )
+            report.located.append(Located(report.path, place, finding, number))
+
+    def _trouble(self, report: FileReport, message: str, start: int) -> Located:
+        finding = self._finding("ATT901", message, "lint-file")
+        return Located(report.path, report.place(start, start + 1), finding)
+
+    def _finding(self, code: str, message: str, name: str) -> Finding:
+        judge = self.judge(self._nearest(self.default_release)[0])
+        entry = judge.statements.codes.get(code, {"name": name, "severity": "warning"})
+        return Finding(code, entry["name"], entry["severity"], message,
+                       release=judge.release.name)  # fmt: skip
+
+
+_MISSING, _UNKNOWN, _STRAY = "ATT107", "ATT101", "ATT109"
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    parts = []
+    for part in release.split(".")[:3]:
+        digits = "".join(character for character in part if character.isdigit())
+        parts.append(int(digits or 0))
+    return tuple(parts)
+
+
+def _line_end(found: Found, variant: Variant) -> int:
+    return found.start + 80 if found.end - found.start > 80 else found.end
+
+
+def _has_comment(lines: Lines, number: int) -> bool:
+    """Whether a comment stands on a line, or on its own on the one above."""
+    here = lines.line(number)
+    if _comment_start(here) is not None:
+        return True
+    if number > 1:
+        above = lines.line(number - 1).strip()
+        return above.startswith(("#", "//", "<!--"))
+    return False
+
+
+def _comment_start(line: str) -> int | None:
+    for mark in (" #", "\t#", " //"):
+        place = line.find(mark)
+        if place >= 0:
+            return place
+    return None
+
+
+def sources(found: Found) -> Sequence[Source]:
+    """All words of a launch."""
+    return [word for variant in found.variants for word in variant.words]

@@ -1,0 +1,148 @@
+"""`attn-lint exec -- COMMAND…`: judges a launch, then becomes it, or refuses to.
+
+The command keeps the process id, the environment and the standard streams, so that signals and the
+exit code are its own. Everything said goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .. import options as o
+from ..errors import EXIT_CLEAN, EXIT_USAGE, UsageError
+from ..findings import Finding
+from ..terminal import Style, wants_color
+
+WARN_ONLY = o.Option("--warn-only", None, "start the command whatever is found")
+OPTIONS = (
+    o.GPU, o.CUDA, o.SGLANG, o.MATRIX, o.SELECT, o.IGNORE, o.FAIL_ON, o.LINT_CONFIG, o.COLOR,
+    o.VERBOSE, WARN_ONLY,
+)  # fmt: skip
+USAGE = "attn-lint exec [OPTIONS] -- COMMAND…"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Judge the command behind `--` and replace this process by it."""
+    own, command = _split(list(arguments))
+    if own and {"-h", "--help"} & set(own):
+        print(f"usage: {USAGE}\n\noptions:")
+        for option in OPTIONS:
+            name = f"{option.name} {option.metavar}" if option.metavar else option.name
+            print(f"  {name:24} {option.help}")
+        return EXIT_CLEAN
+    if not command:
+        raise UsageError(f"exec needs a command: {USAGE}")
+    given = o.take_own_options(own, OPTIONS)
+    if given.launch:
+        raise UsageError(f"exec has no option {given.launch[0]}; the command stands behind --")
+    program = shutil.which(command[0])
+    if program is None:
+        print(f"attn-lint: error: {command[0]}: no such command", file=sys.stderr)
+        return EXIT_USAGE
+    if not _allowed(given, command):
+        return 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, command)
+    return EXIT_USAGE  # pragma: no cover - execv does not return
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    if "--" in arguments:
+        place = arguments.index("--")
+        return arguments[:place], arguments[place + 1 :]
+    known = {option.name: option for option in OPTIONS}
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        name, equals, _ = arguments[place].partition("=")
+        option = known.get(name)
+        place += 2 if option is not None and option.metavar and not equals else 1
+    return arguments[:place], arguments[place:]
+
+
+def _allowed(given: o.Given, command: list[str]) -> bool:
+    """Whether the command may start; says what was found."""
+    from ..flags import strip_command
+    from ..judge import Launch
+    from .common import Request, read_config
+
+    stripped = strip_command(command)
+    style = Style(wants_color(given.get(o.COLOR), sys.stderr))
+    if stripped.other_program:
+        _say(f"not a launch that can be judged ({stripped.other_program}); starting it")
+        return True
+    environment = {
+        name: value for name, value in os.environ.items() if name.startswith(("SGLANG_", "SGL_"))
+    }
+    environment.update(stripped.environment)
+    request = Request(given, read_config(given), environment, stripped)
+    gpu = request.option(o.GPU)
+    if gpu == "auto":
+        gpu = own_gpu()
+        _say(f"GPU: {gpu}" if gpu else "no GPU was recognised: judged for every class of machine")
+    if gpu == "all":
+        gpu = None
+    judge = request.judge()
+    launch = Launch(
+        stripped.argv, environment=environment, gpu=gpu, cuda=request.option(o.CUDA),
+        before=stripped.problems, unknown=stripped.unknown,
+    )  # fmt: skip
+    try:
+        judgement = judge.judge(launch)
+    except UsageError as error:
+        if given.get(o.GPU) != "auto":
+            raise
+        _say(f"{error}; judged for every class of machine")
+        judgement = judge.judge(replace(launch, gpu=None))
+    findings = request.filtered(judgement.findings)
+    for finding in findings:
+        _tell(finding, style)
+    refuses = judgement.startup == "refuses" or (
+        given.get(o.FAIL_ON) is not None and request.exit_code(findings) != EXIT_CLEAN
+    )
+    if not refuses:
+        return True
+    if given.has(WARN_ONLY):
+        _say("this launch would be refused; starting it all the same (--warn-only)")
+        return True
+    _say("this launch is not started: SGLang would refuse it")
+    return False
+
+
+def _tell(finding: Finding, style: Style) -> None:
+    head = style(finding.severity, f"{finding.severity}[{finding.code}]")
+    maybe = "" if finding.certain else " (depends on what is not known)"
+    print(f"attn-lint: {head} {finding.message}{maybe}", file=sys.stderr)
+    for fix in finding.fixes:
+        print(f"attn-lint:   fix: {fix}", file=sys.stderr)
+
+
+def _say(text: str) -> None:
+    print(f"attn-lint: {text}", file=sys.stderr)
+
+
+def own_gpu() -> str | None:
+    """Name of this machine's first GPU, as its driver's tool gives it; None without one."""
+    import subprocess
+
+    for query in (
+        ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
+        ["rocm-smi", "--showproductname", "--csv"],
+    ):
+        try:
+            done = subprocess.run(query, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.SubprocessError):
+            continue
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        if done.returncode == 0 and lines:
+            if query[0] == "nvidia-smi":
+                return lines[0]
+            cells = [cell for line in lines[1:2] for cell in line.split(",")]
+            for cell in cells:
+                if any(character.isdigit() for character in cell) and "MI" in cell.upper():
+                    return cell.strip()
+    return None

@@ -1,0 +1,119 @@
+"""`attn-lint schema config|sglang-config`: JSON Schemas for editors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ...matrix import loader
+from .. import options as o
+from ..config import FORMATS
+from ..errors import EXIT_CLEAN, UsageError
+from ..flags import FlagTable, load_flags
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+KINDS = ("config", "sglang-config")
+_TYPES = {"int": "integer", "float": "number", "str": "string"}
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the schema asked for."""
+    given = o.take_own_options(arguments, (o.SGLANG, o.MATRIX))
+    if {"-h", "--help"} & set(given.launch):
+        print(f"usage: attn-lint schema {'|'.join(KINDS)} [--sglang RELEASE]")
+        return EXIT_CLEAN
+    if len(given.launch) != 1 or given.launch[0] not in KINDS:
+        raise UsageError(f"schema takes one of {', '.join(KINDS)}")
+    if given.launch[0] == "config":
+        schema = config_schema()
+    else:
+        from pathlib import Path
+
+        folder = given.get(o.MATRIX)
+        release = loader.load(
+            release=(given.get(o.SGLANG) or loader.DEFAULT_RELEASE).removeprefix("v"),
+            folder=Path(folder) if folder else None,
+        )
+        schema = launch_schema(load_flags(release), release.name)
+    print(json.dumps(schema, indent=1, ensure_ascii=False))
+    return EXIT_CLEAN
+
+
+def config_schema() -> dict[str, Any]:
+    """Schema of attn-lint.toml, and of `[tool.attn-lint]`."""
+    text = {"type": "string"}
+    codes = {"type": "array", "items": {"type": "string"}}
+    level = {"enum": ["error", "warning", "info"]}
+    place = {
+        "gpu": {**text, "description": "machine to judge for"},
+        "cuda": {**text, "description": "CUDA version"},
+        "sglang": {**text, "description": "SGLang release to judge by"},
+        "ignore": {**codes, "description": "codes, prefixes of codes or names to leave out"},
+    }
+    return {
+        "$schema": DRAFT,
+        "title": "attn-lint configuration",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            **place,
+            "select": {**codes, "description": "report these only"},
+            "exclude": {**codes, "description": "patterns of files to leave out of folders"},
+            "fail-on": {**level, "description": "lowest severity that makes the exit code 1"},
+            "output-format": {"enum": list(FORMATS)},
+            "severity": {"type": "object", "additionalProperties": level},
+            "require-reason": {"type": "boolean"},
+            "per-path": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object", "additionalProperties": False, "properties": place,
+                },
+            },
+        },
+    }  # fmt: skip
+
+
+def launch_schema(table: FlagTable, release: str) -> dict[str, Any]:
+    """Schema of SGLang's own `--config` file."""
+    properties: dict[str, Any] = {}
+    for row in table.rows:
+        names = [name for name in row.get("names") or () if name.startswith("--")]
+        if not names or (table.config is not None and table.config["flag"] in names):
+            continue
+        flag = table.flag(table.names[names[0]])
+        if row.get("no_cli"):
+            continue
+        schema = _value(flag, row)
+        if row.get("help"):
+            schema["description"] = row["help"]
+        for name in names:
+            key = name[2:]
+            properties[key] = schema
+            properties.setdefault(key.replace("-", "_"), schema)
+    return {
+        "$schema": DRAFT,
+        "title": f"SGLang {release} --config file",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": dict(sorted(properties.items())),
+    }
+
+
+def _value(flag: Any, row: Any) -> dict[str, Any]:
+    if not flag.takes_value:
+        return {"type": "boolean"}
+    one: dict[str, Any]
+    if flag.choices is not None:
+        one = {"enum": [choice for choice in flag.choices if choice is not None]}
+        if flag.choices_env:
+            # A variable of the environment can admit further values.
+            one = {"anyOf": [one, {"type": "string"}]}
+    elif flag.type in _TYPES:
+        kind = _TYPES[flag.type]
+        one = {"type": [kind, "string"] if kind != "string" else ["string", "number"]}
+    else:
+        one = {}
+    if flag.nargs in ("*", "+") or isinstance(flag.nargs, int):
+        return {"anyOf": [{"type": "array", "items": one}, one]}
+    return one

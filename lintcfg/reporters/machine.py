@@ -1,0 +1,239 @@
+"""Findings in files for other programs: JSON, GitHub, GitLab, SARIF and JUnit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..check.result import FileReport, Located
+
+HOME = "https://github.com/sgl-project/attn-lint"
+_GITHUB_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
+_GITLAB_LEVEL = {"error": "major", "warning": "minor", "info": "info"}
+_SARIF_LEVEL = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def _all(reports: Sequence[FileReport]) -> list[tuple[FileReport, Located]]:
+    return [(report, located) for report in reports for located in report.located]
+
+
+def as_json(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+    """A list of findings."""
+    return json.dumps([located.to_json() for _, located in _all(reports)], indent=1, default=str)
+
+
+def as_github(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+    """Workflow commands, one a line."""
+    lines = []
+    for report, located in _all(reports):
+        finding, place = located.finding, located.place
+        message = f"{report.path}:{place.line}:{place.column}: {finding.code} {finding.message}"
+        for fix in finding.fixes:
+            message += f"\n  fix: {fix}"
+        lines.append(
+            f"::{_GITHUB_LEVEL[finding.severity]} "
+            f"title={_property(f'attn-lint ({finding.code})')},file={_property(report.path)},"
+            f"line={place.line},col={place.column},endLine={place.end_line},"
+            f"endColumn={place.end_column}::{_data(message)}"
+        )
+    return "\n".join(lines)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def fingerprint(report: FileReport, located: Located, seen: dict[str, int]) -> str:
+    """A mark of a finding that survives a move to another line."""
+    import hashlib
+
+    finding, place = located.finding, located.place
+    text = report.lines.line(place.line).strip() if report.lines.text else ""
+    base = "\0".join((report.path, finding.code, finding.message, text))
+    number = seen.get(base, 0)
+    seen[base] = number + 1
+    return hashlib.sha256(f"{base}\0{number}".encode("utf-8", "replace")).hexdigest()
+
+
+def as_gitlab(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+    """A code quality report."""
+    seen: dict[str, int] = {}
+    return json.dumps(
+        [
+            {
+                "check_name": located.finding.code,
+                "description": f"{located.finding.code}: {located.finding.message}",
+                "severity": _GITLAB_LEVEL[located.finding.severity],
+                "fingerprint": fingerprint(report, located, seen),
+                "location": {
+                    "path": report.path,
+                    "positions": {
+                        "begin": {"line": located.place.line, "column": located.place.column},
+                        "end": {
+                            "line": located.place.end_line,
+                            "column": located.place.end_column,
+                        },
+                    },
+                },
+            }
+            for report, located in _all(reports)
+        ],
+        indent=1,
+    )
+
+
+def as_sarif(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+    """SARIF 2.1.0."""
+    from urllib.parse import quote
+
+    found = _all(reports)
+    used = sorted({located.finding.code for _, located in found})
+    names = {located.finding.code: located.finding.name for _, located in found}
+    seen: dict[str, int] = {}
+    results = []
+    for report, located in found:
+        finding, place = located.finding, located.place
+        result: dict[str, Any] = {
+            "ruleId": finding.code,
+            "ruleIndex": used.index(finding.code),
+            "level": _SARIF_LEVEL[finding.severity],
+            "message": {"text": _sentence(finding.message)},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": quote(report.path), "uriBaseId": "SRCROOT"}
+                        if not report.path.startswith("/")
+                        else {"uri": "file://" + quote(report.path)},
+                        "region": {
+                            "startLine": place.line,
+                            "startColumn": place.column,
+                            "endLine": place.end_line,
+                            "endColumn": max(
+                                place.end_column,
+                                place.column + 1 if place.line == place.end_line else 1,
+                            ),
+                        },
+                    }
+                }
+            ],
+            "partialFingerprints": {"attnLint/v1": fingerprint(report, located, seen)},
+        }
+        results.append(result)
+    return json.dumps(
+        {
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [
+                {
+                    "tool": {
+                        "driver": {
+                            "name": "attn-lint",
+                            "version": version,
+                            "informationUri": HOME,
+                            "rules": [
+                                {
+                                    "id": code,
+                                    "name": _pascal(names[code]),
+                                    "shortDescription": {"text": _sentence(_words(names[code]))},
+                                    "helpUri": f"{HOME}#{code.lower()}",
+                                    "defaultConfiguration": {
+                                        "level": _SARIF_LEVEL[
+                                            codes.get(code, {}).get("severity", "warning")
+                                        ]
+                                    },
+                                }
+                                for code in used
+                            ],
+                        }
+                    },
+                    "columnKind": "unicodeCodePoints",
+                    "originalUriBaseIds": {
+                        "SRCROOT": {"description": {"text": "The folder that was checked."}}
+                    },
+                    "results": results,
+                }
+            ],
+        },
+        indent=1,
+    )
+
+
+def _words(name: str) -> str:
+    text = name.replace("-", " ")
+    return text[:1].upper() + text[1:]
+
+
+def _pascal(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def as_junit(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+    """A JUnit report: a suite for each file with launches, a case for each finding."""
+    from xml.sax.saxutils import escape, quoteattr
+
+    total = failures = 0
+    suites = []
+    for report in reports:
+        cases = []
+        for located in report.located:
+            finding, place = located.finding, located.place
+            total += 1
+            failures += 1
+            text = f"{report.path}:{place.line}:{place.column}: {finding.message}"
+            cases.append(
+                f"    <testcase name={quoteattr(f'{finding.code} {place.line}:{place.column}')} "
+                f"classname={quoteattr(_clean(report.path))} line=\"{place.line}\">\n"
+                f"      <failure type={quoteattr(finding.severity)} "
+                f"message={quoteattr(_clean(finding.message))}>"
+                f"{escape(_clean(text))}</failure>\n"
+                "    </testcase>"
+            )
+        if not cases and report.launches:
+            total += 1
+            cases.append(
+                f'    <testcase name="launches" classname={quoteattr(_clean(report.path))}/>'
+            )
+        if cases:
+            count = len(report.located)
+            suites.append(
+                f'  <testsuite name={quoteattr(_clean(report.path))} tests="{len(cases)}" '
+                f'failures="{count}" errors="0">\n' + "\n".join(cases) + "\n  </testsuite>"
+            )
+    body = "\n".join(suites)
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<testsuites name="attn-lint" tests="{total}" failures="{failures}" errors="0">\n'
+        + (body + "\n" if body else "")
+        + "</testsuites>"
+    )
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that XML cannot hold."""
+    return "".join(
+        character
+        if character in "\t\n\r" or " " <= character <= "\ud7ff" or "\ue000" <= character
+        else "\ufffd"
+        for character in text
+    )
+
+
+Reporter = Callable[[Sequence[FileReport], str, Mapping[str, Any]], str]
+
+#: Formats that print one document, also when nothing was found.
+BY_NAME: dict[str, Reporter] = {
+    "json": as_json,
+    "github": as_github,
+    "gitlab": as_gitlab,
+    "sarif": as_sarif,
+    "junit": as_junit,
+}

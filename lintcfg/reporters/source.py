@@ -1,0 +1,112 @@
+"""Findings in files as text for people: the source line with carets under the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..check.result import FileReport, Located
+from ..terminal import Style
+
+#: Longest source line that is shown whole.
+_WIDTH = 160
+
+
+def render(reports: Sequence[FileReport], style: Style, *, verbose: bool = False) -> Iterator[str]:
+    """The report, a piece for each finding."""
+    for report in reports:
+        for located in report.located:
+            yield block(report, located, style)
+        if verbose:
+            for skipped in report.skipped:
+                line, column = report.lines.place(skipped.start)
+                yield style(
+                    "dim", f"{report.path}:{line}:{column}: skipped {skipped.what}: "
+                    f"{skipped.reason}",
+                )  # fmt: skip
+
+
+def block(report: FileReport, located: Located, style: Style) -> str:
+    """One finding."""
+    finding, place = located.finding, located.place
+    head = style(finding.severity, f"{finding.severity}[{finding.code}]")
+    where = style("bold", f"{report.path}:{place.line}:{place.column}:")
+    lines = [f"{where} {head} {finding.message}"]
+    text = report.lines.line(place.line) if report.lines.text else ""
+    if text:
+        lines += _excerpt(text, located, style)
+    if finding.platforms or finding.families:
+        parts = [f"on {', '.join(finding.platforms)}"] if finding.platforms else []
+        parts += [f"for {', '.join(finding.families)} models"] if finding.families else []
+        lines.append(f"  {' '.join(parts)}")
+    elif not finding.certain and finding.depends_on:
+        lines.append(f"  depends on {', '.join(finding.depends_on)}")
+    details = [
+        f"needs {finding.needs}" if finding.needs else "",
+        f"this is {finding.has}" if finding.has else "",
+        f"phase {finding.phase}" if finding.phase else "",
+    ]
+    if any(details):
+        lines.append(f"  {'; '.join(detail for detail in details if detail)}")
+    if finding.hint:
+        lines.append(f"  {finding.hint}")
+    for fix in finding.fixes:
+        lines.append(f"  fix: {fix}")
+    if located.basis:
+        lines.append(style("dim", f"  {located.basis}"))
+    if finding.source:
+        lines.append(style("dim", f"  {finding.source}"))
+    return "\n".join(lines)
+
+
+def _excerpt(text: str, located: Located, style: Style) -> list[str]:
+    place = located.place
+    number = str(place.line)
+    gutter = " " * len(number)
+    first = place.column - 1
+    last = place.end_column - 1 if place.end_line == place.line else len(text.rstrip())
+    start = 0
+    if len(text) > _WIDTH:
+        start = max(0, min(first - 40, len(text) - _WIDTH))
+        text = text[start : start + _WIDTH]
+    first, last = first - start, min(last - start, len(text))
+    # A tab under a tab keeps the carets in line whatever its width.
+    lead = "".join("\t" if character == "\t" else " " for character in text[:first])
+    carets = "^" * max(1, last - first)
+    return [
+        f"  {gutter} |",
+        f"  {number} | {text}",
+        f"  {gutter} | {lead}{style(located.finding.severity, carets)}",
+    ]
+
+
+def concise(reports: Sequence[FileReport]) -> Iterator[str]:
+    """One line for each finding."""
+    for report in reports:
+        for located in report.located:
+            finding, place = located.finding, located.place
+            yield (
+                f"{report.path}:{place.line}:{place.column}: {finding.severity} "
+                f"{finding.code} {finding.message}"
+            )
+
+
+def summary(reports: Sequence[FileReport], files: int) -> str:
+    """One line about everything."""
+    counts = {"error": 0, "warning": 0, "info": 0}
+    for report in reports:
+        for located in report.located:
+            counts[located.finding.severity] += 1
+    launches = sum(len(report.launches) for report in reports)
+    told = ", ".join(
+        f"{count} {name}{'s' if count != 1 and name != 'info' else ''}"
+        for name, count in counts.items()
+        if count
+    )
+    return (
+        f"{_count(launches, 'launch', 'launches')} in {_count(files, 'file', 'files')}: "
+        f"{told or 'nothing to report'}"
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
