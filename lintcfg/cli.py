@@ -33,6 +33,36 @@ def _suggest(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def _check(arguments: Sequence[str]) -> int:
+    from .commands.check import run
+
+    return run(arguments)
+
+
+def _launches(arguments: Sequence[str]) -> int:
+    from .commands.check import run_launches
+
+    return run_launches(arguments)
+
+
+def _exec(arguments: Sequence[str]) -> int:
+    from .commands.exec import run
+
+    return run(arguments)
+
+
+def _schema(arguments: Sequence[str]) -> int:
+    from .commands.schema import run
+
+    return run(arguments)
+
+
+def _completion(arguments: Sequence[str]) -> int:
+    from .commands.completion import run
+
+    return run(arguments)
+
+
 def _app(arguments: Sequence[str]) -> int:
     from .app import run
 
@@ -43,6 +73,15 @@ def _app(arguments: Sequence[str]) -> int:
 LAUNCH_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "resolve": _resolve,
     "suggest": _suggest,
+}
+
+#: Commands that take paths, a command of somebody else's, or nothing.
+FILE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "check": _check,
+    "launches": _launches,
+    "exec": _exec,
+    "schema": _schema,
+    "completion": _completion,
 }
 
 #: Commands of the typer application.
@@ -62,6 +101,8 @@ def dispatch(arguments: Sequence[str]) -> int:
         return version()
     if first in LAUNCH_COMMANDS:
         return LAUNCH_COMMANDS[first](arguments[1:])
+    if first in FILE_COMMANDS:
+        return FILE_COMMANDS[first](arguments[1:])
     if first in APP_COMMANDS:
         return _app(arguments)
     return _judge(arguments)

@@ -16,6 +16,25 @@ _TABLE_MARK = b"[tool.attn-lint"
 
 
 @record
+class PathSettings:
+    """Settings for the files that fit a pattern."""
+
+    gpu: str | None = None
+    cuda: str | None = None
+    sglang: str | None = None
+    ignore: tuple[str, ...] = ()
+
+    def updated(self, other: PathSettings) -> PathSettings:
+        """These settings with those that the other has put over them."""
+        return PathSettings(
+            other.gpu or self.gpu,
+            other.cuda or self.cuda,
+            other.sglang or self.sglang,
+            (*self.ignore, *other.ignore),
+        )
+
+
+@record
 class Config:
     """Settings of one configuration file; what is absent is None or empty.
 
@@ -136,7 +155,7 @@ def _from_table(data: dict[str, Any], path: str) -> Config:
     return Config(**values)
 
 
-def _path_settings(pattern: str, given: Any, path: Path) -> PathSettings:
+def _path_settings(pattern: str, given: Any, path: str) -> PathSettings:
     if not isinstance(given, dict):
         raise ConfigError(f"{path}: per-path.{pattern!r} is not a table")
     values: dict[str, Any] = {}
@@ -154,7 +173,7 @@ def _path_settings(pattern: str, given: Any, path: Path) -> PathSettings:
     return PathSettings(**values)
 
 
-def _unknown_key(key: str, known: tuple[str, ...], path: Path) -> ConfigError:
+def _unknown_key(key: str, known: tuple[str, ...], path: str) -> ConfigError:
     import difflib
 
     close = difflib.get_close_matches(key, known, 1)

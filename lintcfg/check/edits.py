@@ -64,9 +64,7 @@ def _renamed(word: Source, length: int, name: str, text: str) -> Edit | None:
     return Edit(word.at(2), word.at(length - 1) + 1, new, True)
 
 
-def _valued(
-    variant: Variant, index: int, value: str, text: str, *, safe: bool
-) -> Edit | None:
+def _valued(variant: Variant, index: int, value: str, text: str, *, safe: bool) -> Edit | None:
     """Put another value in the place of a flag's."""
     word = variant.words[index]
     place = word.text.find("=")

@@ -49,9 +49,7 @@ def entry(path: str, found: Found, lines: Lines, table: FlagTable) -> dict[str, 
     }
 
 
-def flags_of(
-    words: tuple[Source, ...], table: FlagTable
-) -> dict[str, tuple[str | bool, bool]]:
+def flags_of(words: tuple[Source, ...], table: FlagTable) -> dict[str, tuple[str | bool, bool]]:
     """Value of each flag, and whether it is known; the last occurrence counts."""
     found: dict[str, tuple[str | bool, bool]] = {}
     place = 0
@@ -74,7 +72,7 @@ def flags_of(
             limit = len(words)
         elif flag is not None and isinstance(flag.nargs, int):
             limit = flag.nargs
-        values = []
+        values: list[Source] = []
         while place < len(words) and len(values) < limit and not _is_flag(words[place].text):
             values.append(words[place])
             place += 1

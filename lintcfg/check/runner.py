@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...matrix import loader
+from ...matrix.record import replaced
 from ..config import Config, PathSettings
 from ..errors import UsageError
 from ..findings import Finding
@@ -64,10 +65,15 @@ class Runner:
         )
 
     @property
+    def default_judge(self) -> Judge:
+        """The judge of that release, or of the nearest one there is."""
+        return self.judge(self._nearest(self.default_release)[0])
+
+    @property
     def commands(self) -> Commands:
         """The words that start servers."""
         if self._commands is None:
-            judge = self.judge(self._nearest(self.default_release)[0])
+            judge = self.default_judge
             history = judge.release["history"] or {}
             gone = {row["name"] for row in history.get("flags", ())}
             self._commands = Commands(
@@ -159,7 +165,7 @@ class Runner:
     def settings(self, name: str) -> PathSettings:
         """Settings of the configuration for a path."""
         merged = PathSettings()
-        base = self.config.path.parent if self.config.path is not None else None
+        base = Path(self.config.path).parent if self.config.path is not None else None
         shown = name
         if base is not None:
             try:
@@ -181,9 +187,7 @@ class Runner:
 
     # ---------------------------------------------------------------- launches
 
-    def _check(
-        self, report: FileReport, number: int, found: Found, settings: PathSettings
-    ) -> None:
+    def _check(self, report: FileReport, number: int, found: Found, settings: PathSettings) -> None:
         gpu, cuda, release, basis = self._basis(found, settings)
         judge = self.judge(release)
         if gpu is not None:
@@ -227,12 +231,15 @@ class Runner:
     ) -> Judgement | str:
         argv = tuple(word.text for word in variant.words)
         unknown = frozenset(n for n, word in enumerate(variant.words) if word.open)
+        unknown |= _elsewhere(variant.words)
         environment = {
             name: value
             for name, value in variant.environment
             if name.startswith(("SGLANG_", "SGL_")) and name not in variant.open_environment
         }
         model = found.context.model
+        if model is not None and _is_missing(model):
+            model = None
         # A launcher's own defaults and a caller's further flags are not seen here.
         partial = found.partial
         key = (judge.release.name, argv, unknown, tuple(sorted(environment.items())), gpu, cuda,
@@ -247,7 +254,7 @@ class Runner:
         try:
             result: Judgement | str = judge.judge(launch)
         except UsageError:
-            result = judge.judge(replace(launch, cuda=None))
+            result = judge.judge(replaced(launch, cuda=None))
         except RecursionError:
             result = "this launch is nested too deeply to be judged"
         if len(self._judged) < 4096:
@@ -345,13 +352,52 @@ class Runner:
         return Located(report.path, report.place(start, start + 1), finding)
 
     def _finding(self, code: str, message: str, name: str) -> Finding:
-        judge = self.judge(self._nearest(self.default_release)[0])
+        judge = self.default_judge
         entry = judge.statements.codes.get(code, {"name": name, "severity": "warning"})
         return Finding(code, entry["name"], entry["severity"], message,
                        release=judge.release.name)  # fmt: skip
 
 
 _MISSING, _UNKNOWN, _STRAY = "ATT107", "ATT101", "ATT109"
+
+
+#: Flags whose value is a path on the machine that the launch runs on, not on this one.
+_PATHS = frozenset(
+    {
+        "--model-path",
+        "--model",
+        "--tokenizer-path",
+        "--speculative-draft-model-path",
+        "--speculative-draft-model",
+        "--config",
+    }
+)
+
+
+def _elsewhere(words: Sequence[Source]) -> frozenset[int]:
+    """Positions of paths that this machine does not have: their content cannot be known here."""
+    found = set()
+    for number, word in enumerate(words):
+        name, equals, value = word.text.partition("=")
+        if name not in _PATHS:
+            continue
+        if equals and _is_missing(value):
+            found.add(number)
+        elif not equals and number + 1 < len(words) and (
+            name == "--config" or _is_missing(words[number + 1].text)
+        ):
+            found.add(number + 1)
+    return frozenset(found)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether a path, not a model's public name, leads nowhere here."""
+    if not path.startswith(("/", "./", "../", "~")):
+        return False
+    try:
+        return not Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return True
 
 
 def _numbers(release: str) -> tuple[int, ...]:

@@ -6,9 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from ...matrix.record import replaced
 from .. import options as o
 from ..check import discover
 from ..check.result import Edit, FileReport, Located
@@ -67,10 +67,8 @@ class _Request:
         else:
             first = Path(self.paths[0])
             start = first if first.is_dir() else first.parent
-            found = find_config(start.resolve()) if self.paths[0] != "-" else None
-            self.config = load_config(
-                Path(explicit) if explicit else found or find_config(Path.cwd())
-            )
+            found = find_config(str(start.resolve())) if self.paths[0] != "-" else None
+            self.config = load_config(explicit or found or find_config(str(Path.cwd())))
         folder = self.given.get(o.MATRIX)
         self.runner = Runner(
             Options(
@@ -106,7 +104,7 @@ class _Request:
         if _matches(finding, ignore):
             return None
         level = self.config.severity.get(finding.code)
-        return replace(finding, severity=as_severity(level)) if level else finding
+        return replaced(finding, severity=as_severity(level)) if level else finding
 
     def write(self, text: str) -> None:
         """Print a report, or write it to the file asked for."""
@@ -142,7 +140,7 @@ def run(arguments: Sequence[str]) -> int:
     request = _Request("check", arguments, CHECK_OPTIONS)
     gpu = request.given.get(o.GPU)
     if gpu is not None:
-        request.runner.judge(request.runner._nearest(request.runner.default_release)[0]).platforms.find(gpu)
+        request.runner.default_judge.platforms.find(gpu)
     reports: list[FileReport] = []
     count = 0
     fixing = request.given.has(FIX) or request.given.has(DIFF)
@@ -192,13 +190,13 @@ def _report(request: _Request, reports: list[FileReport], count: int) -> None:
     output_format = request.given.get(FORMAT) or request.config.output_format or "text"
     from ..reporters import source
 
+    verbose = request.given.has(o.VERBOSE)
     if output_format in ("text", "concise"):
         to_file = request.given.get(OUTPUT) is not None
         style = Style(not to_file and wants_color(request.given.get(o.COLOR), sys.stdout))
         if output_format == "concise":
-            request.write("\n".join(source.concise(reports)))
+            request.write("\n".join(source.concise(reports, verbose=verbose)))
             return
-        verbose = request.given.has(o.VERBOSE)
         parts = list(source.render(reports, style, verbose=verbose))
         parts.append(source.summary(reports, count))
         request.write("\n\n".join(parts))
@@ -206,9 +204,11 @@ def _report(request: _Request, reports: list[FileReport], count: int) -> None:
     from ..reporters.machine import BY_NAME
     from .version import installed_version
 
-    codes = request.runner.judge(
-        request.runner._nearest(request.runner.default_release)[0]
-    ).statements.codes
+    codes = request.runner.default_judge.statements.codes
+    if output_format != "json" and not verbose:
+        # Annotations are for what is sure; JSON carries the rest, marked as uncertain.
+        for report in reports:
+            report.located = [one for one in report.located if one.finding.certain]
     request.write(BY_NAME[output_format](reports, installed_version() or "0", codes))
 
 
@@ -306,8 +306,8 @@ def write_atomically(path: Path, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, mode & 0o7777)
-            os.replace(name, target)
+            Path(name).chmod(mode & 0o7777)
+            Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -326,7 +326,7 @@ def run_launches(arguments: Sequence[str]) -> int:
     from ..check.inventory import entry
 
     runner = request.runner
-    table = runner.judge(runner._nearest(runner.default_release)[0]).flags
+    table = runner.default_judge.flags
     reports: list[FileReport] = []
     stdin = request.stdin()
     if stdin is not None:

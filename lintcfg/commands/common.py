@@ -88,6 +88,12 @@ def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
     )
 
 
+def read_config(given: o.Given) -> Config:
+    """The configuration that is named, or the nearest one."""
+    explicit = given.get(o.LINT_CONFIG)
+    return load_config(explicit or find_config(os.getcwd()))  # noqa: PTH109 - no pathlib here
+
+
 def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
     """Take a command line apart.
 
@@ -95,8 +101,7 @@ def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
         UsageError: an own option is wrong, or the command pasted is not an SGLang launch.
     """
     given = o.take_own_options(arguments, own)
-    explicit = given.get(o.LINT_CONFIG)
-    config = load_config(explicit or find_config(os.getcwd()))  # noqa: PTH109 - no pathlib here
+    config = read_config(given)
     command = strip_command(given.launch)
     if command.other_program:
         raise UsageError(

@@ -10,8 +10,8 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
+from ...matrix.record import replaced
 from .. import options as o
 from ..errors import EXIT_CLEAN, EXIT_USAGE, UsageError
 from ..findings import Finding
@@ -97,7 +97,7 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
         if given.get(o.GPU) != "auto":
             raise
         _say(f"{error}; judged for every class of machine")
-        judgement = judge.judge(replace(launch, gpu=None))
+        judgement = judge.judge(replaced(launch, gpu=None))
     findings = request.filtered(judgement.findings)
     for finding in findings:
         _tell(finding, style)

@@ -13,6 +13,11 @@ usage:
   attn-lint resolve [OPTIONS] FLAGS…         every resolved value, who decided it and why
   attn-lint resolve --batch FILE|-           judge JSON lines {"id","argv","gpu","model",…}
   attn-lint suggest --gpu NAME FLAGS…        backends that carry all that is asked for
+  attn-lint check [OPTIONS] PATHS…|-         judge every launch in files; --fix, --diff
+  attn-lint launches PATHS…                  list every launch in files
+  attn-lint exec [OPTIONS] -- COMMAND…       judge, then become the command or refuse
+  attn-lint schema config|sglang-config      JSON Schemas for editors
+  attn-lint completion bash|zsh|fish         completion for a shell
   attn-lint matrix show|validate|schema      the support matrix and its checks
   attn-lint rule [CODE]                      every rule, or one explained
 

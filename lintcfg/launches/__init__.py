@@ -1,7 +1,7 @@
 """Finds SGLang launches in the files that people keep, with the exact place of every word.
 
-    extraction = find_launches("deploy/serve.sh", text, commands)
-    extraction.launches[0].variants[0].words[1].start
+extraction = find_launches("deploy/serve.sh", text, commands)
+extraction.launches[0].variants[0].words[1].start
 """
 
 from __future__ import annotations

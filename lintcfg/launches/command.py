@@ -139,9 +139,9 @@ class Commands:
             if any(mark in text.lower() for mark in _OTHER_ENGINES):
                 out.skip(words[0].start, text, "another engine's command")
                 return
-        if name and (flagged or any(
-            "sglang" in t and not t.startswith("-") and " " not in t for t in texts
-        )):
+        if name and (
+            flagged or any("sglang" in t and not t.startswith("-") and " " not in t for t in texts)
+        ):
             if name.partition(".")[0] == self.program or name.startswith("bench"):
                 out.skip(words[0].start, name, CLIENTS)
             elif flagged:
@@ -264,9 +264,16 @@ class Commands:
         opened = frozenset(name for name, value in environment.items() if value.open)
         out.add(
             Found(
-                kind, span[0], span[1], [Variant(tuple(argv), env, opened)], context, wrapper,
-                partial or bool(wrapper), engine, command,
-            )  # fmt: skip
+                kind,
+                span[0],
+                span[1],
+                [Variant(tuple(argv), env, opened)],
+                context,
+                wrapper,
+                partial or bool(wrapper),
+                engine,
+                command,
+            )
         )
 
 

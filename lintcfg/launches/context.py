@@ -15,7 +15,9 @@ _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
 )
 _COMMENT = re.compile(r"(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
-_GRES = re.compile(r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?::\d+)?(?=\s|,|$)")
+_GRES = re.compile(
+    r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?::\d+)?(?=\s|,|$)"
+)
 _SETTING = re.compile(r"(\w+)=(\S+)")
 #: Keys whose value names a card; the text is looked up among the platforms later.
 GPU_KEYS = re.compile(
@@ -59,10 +61,10 @@ def from_text(text: str, context: Context) -> None:
     if "#SBATCH" in text or "#PBS" in text:
         for line in text.splitlines():
             if line.startswith("#SBATCH"):
-                match = _GRES.search(line)
-                if match is not None and match.group(1).lower() not in ("gpu", "shard"):
-                    context.note("gpu", match.group(1), line.strip())
+                card = _GRES.search(line)
+                if card is not None and card.group(1).lower() not in ("gpu", "shard"):
+                    context.note("gpu", card.group(1), line.strip())
     if "sglang" in text:
-        match = _PIN.search(text)
-        if match is not None:
-            context.note("sglang", match.group(1), f"pin {match.group(0)}")
+        pin = _PIN.search(text)
+        if pin is not None:
+            context.note("sglang", pin.group(1), f"pin {pin.group(0)}")

@@ -161,7 +161,7 @@ class _File:
             if child.type != "shell_command":
                 continue
             text = self.reader.piece(child.start_byte, child.end_byte)
-            if "<<" in text.text[:4] or "sglang" not in text.text and "$" not in text.text:
+            if "<<" in text.text[:4] or ("sglang" not in text.text and "$" not in text.text):
                 continue
             parts = []
             position = 0

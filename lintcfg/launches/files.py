@@ -238,7 +238,7 @@ def _flavour(text: str, kind: str, name: str) -> str:
     if kind != "yaml":
         return kind
     path = PurePath(name)
-    if ".github" in path.parts or "\njobs:" in text and "runs-on" in text:
+    if ".github" in path.parts or ("\njobs:" in text and "runs-on" in text):
         return "github"
     if path.name.startswith(".gitlab-ci"):
         return "gitlab"

@@ -20,7 +20,9 @@ LANGUAGES = {
 }  # fmt: skip
 _FENCE = re.compile(r"^([ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*(.*)$")
 _INLINE = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]+?)\1(?!`)")
-_DIRECTIVE = re.compile(r"^([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal)::[ \t]*(\S*)")
+_DIRECTIVE = re.compile(
+    r"^([ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt|parsed-literal)::[ \t]*(\S*)"
+)
 _TAG = re.compile(r"[\s{,:].*$")
 
 
@@ -107,8 +109,11 @@ def rst(source: Source) -> Iterator[tuple[Source, str]]:
             if options and line.strip().startswith(":"):
                 continue
             options = options and not line.strip()
-            body.append(source.slice(place + min(inner_indent, len(line)), place + len(line) + 1)
-                        if not _structured(match) else source.slice(place, place + len(line) + 1))
+            body.append(
+                source.slice(place + min(inner_indent, len(line)), place + len(line) + 1)
+                if not _structured(match)
+                else source.slice(place, place + len(line) + 1)
+            )
         if body:
             language = match.group(2).lower() if match is not None else ""
             yield _dedented(body), LANGUAGES.get(language, "other")
@@ -120,9 +125,7 @@ def _structured(match: re.Match[str] | None) -> bool:
 
 def _dedented(lines: list[Source]) -> Source:
     """Lines without the indentation that all of them share."""
-    widths = [
-        len(line.text) - len(line.text.lstrip(" \t")) for line in lines if line.text.strip()
-    ]
+    widths = [len(line.text) - len(line.text.lstrip(" \t")) for line in lines if line.text.strip()]
     width = min(widths, default=0)
     return join([line.slice(min(width, len(line.text.rstrip("\n"))), len(line.text))
                  for line in lines])  # fmt: skip

@@ -118,7 +118,5 @@ MAX_VARIANTS = 12
 def public_environment(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Variables that may be shown."""
     return {
-        name: value
-        for name, value in pairs
-        if not any(mark in name.upper() for mark in _SECRET)
+        name: value for name, value in pairs if not any(mark in name.upper() for mark in _SECRET)
     }

@@ -252,9 +252,8 @@ class _Module:
         if self.starts_engine(node.func):
             self.engine(node, scope)
             return
-        if name == "popen_launch_server" or name == "popen_launch_pd_server":
-            if self.launched(node, scope):
-                return
+        if name in ("popen_launch_server", "popen_launch_pd_server") and self.launched(node, scope):
+            return
         if isinstance(node.func, ast.expr):
             self.expression(node.func, scope)
         for argument in node.args:
@@ -278,9 +277,9 @@ class _Module:
                 return False
             head, _, last = path.rpartition(".")
             root = head.split(".")[0]
-            return last in _ENGINES and (head in self.modules or root in self.modules) and (
+            return (last in _ENGINES and (head in self.modules or root in self.modules) and (
                 self.names.get(root) is None
-            ) or (last in _ENGINES and root in ("sgl", "sglang"))  # fmt: skip
+            )) or (last in _ENGINES and root in ("sgl", "sglang"))  # fmt: skip
         return isinstance(function, ast.Name) and self.names.get(function.id) in _ENGINES
 
     def engine(self, node: ast.Call, scope: _Scope) -> None:
@@ -306,9 +305,7 @@ class _Module:
             partial=partial or bool(node.args), command=_called(node.func) or "Engine",
         )  # fmt: skip
 
-    def pair(
-        self, key: Source, value: Source | None, node: ast.expr | None = None
-    ) -> list[Source]:
+    def pair(self, key: Source, value: Source | None, node: ast.expr | None = None) -> list[Source]:
         """One keyword; a value that is not known opens its flag."""
         if node is not None and isinstance(node, ast.Constant) and node.value in (False, None):
             return []
@@ -373,9 +370,7 @@ class _Module:
             self.script(words[shells[0]])
             return True
         whole = self.piece(node)
-        return self.commands.take(
-            words, {}, self.out, self.kind, span=(whole.start, whole.end)
-        )
+        return self.commands.take(words, {}, self.out, self.kind, span=(whole.start, whole.end))
 
     def string(self, node: ast.expr, scope: _Scope) -> None:
         """A text that may be a command line."""
@@ -425,8 +420,10 @@ class _Module:
             return self.words(node.body, scope, depth + 1)
         if isinstance(node, ast.Call) and _called(node.func) in ("split", "list"):
             if isinstance(node.func, ast.Attribute) and _called(node.func) == "split":
-                target = node.args[0] if _dotted(node.func) == "shlex.split" and node.args else (
-                    node.func.value
+                target = (
+                    node.args[0]
+                    if _dotted(node.func) == "shlex.split" and node.args
+                    else (node.func.value)
                 )
                 text = self.text(target, scope)
                 return text.split() if text is not None else None
@@ -529,8 +526,8 @@ class _Module:
                     pairs += self.dictionary(keyword.value, scope) or []
                     continue
                 start = self.offset(keyword.lineno, keyword.col_offset)
-                key = self.source.slice(start, start + len(keyword.arg))
-                pairs.append((key, self.value(keyword.value, scope)))
+                word = self.source.slice(start, start + len(keyword.arg))
+                pairs.append((word, self.value(keyword.value, scope)))
             return pairs
         return None
 

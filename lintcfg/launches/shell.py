@@ -336,7 +336,9 @@ class Shell:
         return self.block(node.children, states)
 
     def _on_declaration_command(self, node: Any, states: list[State]) -> list[State]:
-        exported = self.bytes[node.start_byte : node.end_byte].startswith((b"export", b"declare -x"))
+        exported = self.bytes[node.start_byte : node.end_byte].startswith(
+            (b"export", b"declare -x")
+        )
         for child in node.named_children:
             for state in states:
                 if child.type == "variable_assignment":
@@ -411,14 +413,15 @@ class Shell:
                 continue
             else:
                 words += self.fields(child, state)
-                if child.type in _SUBSTITUTING and b"sglang" in (
-                    self.bytes[child.start_byte : child.end_byte]
+                if (
+                    child.type in _SUBSTITUTING
+                    and b"sglang" in (self.bytes[child.start_byte : child.end_byte])
                 ):
                     self.substitutions(child, state)
         words = [word for word in words if not _is_comment_mark(word)]
         if not words:
-            for name, value in environment.items():
-                state.variables[name] = Value((value,))
+            for key, text in environment.items():
+                state.variables[key] = Value((text,))
             return [state]
         name = words[0].text
         if name in self.functions:
@@ -454,9 +457,7 @@ class Shell:
             self.nested(join(words[1:], " "), environment, state)
             return
         context = self._context()
-        if self.commands.take(
-            words, environment, self.out, self.kind, span=span, context=context
-        ):
+        if self.commands.take(words, environment, self.out, self.kind, span=span, context=context):
             return
         taken = False
         for place, word in enumerate(words[1:], 1):
@@ -552,7 +553,11 @@ class Shell:
     def single(self, node: Any, state: State) -> Source:
         """The one text that a node stands for, as in an assignment."""
         fields = self.fields(node, state, split=False)
-        return join(fields, " ") if fields else made("", self.piece(node.end_byte, node.end_byte).start)
+        return (
+            join(fields, " ")
+            if fields
+            else made("", self.piece(node.end_byte, node.end_byte).start)
+        )
 
     def fields(self, node: Any, state: State, *, split: bool = True) -> list[Source]:
         """The words that a node becomes."""
@@ -604,9 +609,7 @@ class Shell:
                 "simple_expansion", "expansion"
             ) else self.fields(inner[0], state)  # fmt: skip
         closed = 1 if self.bytes[node.end_byte - 1 : node.end_byte] == b'"' else 0
-        return [
-            self.expanded(node, node.start_byte + 1, node.end_byte - closed, state, "string")
-        ]
+        return [self.expanded(node, node.start_byte + 1, node.end_byte - closed, state, "string")]
 
     def expanded(self, node: Any, start: int, end: int, state: State, how: str) -> Source:
         """Text with its variables filled in."""
@@ -836,7 +839,7 @@ def _container_environment(words: list[Source]) -> dict[str, Source]:
             if text.startswith(option):
                 word = word.slice(len(option), len(text))
                 text = word.text
-        if place and words[place - 1].text in ("-e", "--env") or text is not words[place].text:
+        if (place and words[place - 1].text in ("-e", "--env")) or text is not words[place].text:
             name, equals, _ = text.partition("=")
             if equals and name.isidentifier():
                 found[name] = word.slice(len(name) + 1, len(text))
@@ -862,7 +865,7 @@ def _document_kind(target: str, words: list[str], text: str) -> str:
         return "python" if "python" in head.splitlines()[0] else "shell"
     if "apiVersion:" in head or head.startswith("---"):
         return "yaml"
-    if head.startswith("[Unit]") or head.startswith("[Service]"):
+    if head.startswith(("[Unit]", "[Service]")):
         return "systemd"
     if head.startswith("FROM "):
         return "dockerfile"

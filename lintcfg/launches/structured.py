@@ -15,7 +15,7 @@ from . import shell
 from .command import Commands, keyed
 from .context import GPU_KEYS, from_image
 from .model import Context, Extraction
-from .text import Source, join
+from .text import MASK, Source, join
 from .tree import Document, Node
 
 #: Keys that hold lines of a script, run one behind the other.
@@ -154,9 +154,7 @@ class Structured:
             return
         self.script(node.source, context, environment)
 
-    def script(
-        self, source: Source, context: Context, environment: Mapping[str, Source]
-    ) -> None:
+    def script(self, source: Source, context: Context, environment: Mapping[str, Source]) -> None:
         """A script or a line of one."""
         shell.find(
             shell.prepared(_github(source)), self.commands, self.out, self.kind,
@@ -178,8 +176,8 @@ class Structured:
         if texts and len(texts) == len(items):
             words = [item.source for item in texts if item.source is not None]
             mentions = any("sglang" in word.text.lower() for word in words)
-            lines = " " in words[0].text and not words[0].text.startswith("-")
-            if mentions and not lines and self.words(words, key, context, environment):
+            scripted = " " in words[0].text and not words[0].text.startswith("-")
+            if mentions and not scripted and self.words(words, key, context, environment):
                 return
             if mentions and not all(word.text.startswith("-") for word in words):
                 lines = [w for w in words if any(blank in w.text for blank in " \n")]
@@ -242,11 +240,13 @@ class Structured:
         ):  # fmt: skip
             return False
         flags = _flag_words(words)
-        if (about and "sglang" in image_text or self.engine_here(node)) and flags and (
+        if ((about and "sglang" in image_text) or self.engine_here(node)) and flags and (
             flags[0].text.startswith("-") and not node.get("entrypoint")
         ):  # fmt: skip
-            if node.get("command") is not None and parts[0] is node.get("command") and (
-                not words[0].text.startswith("-")
+            if (
+                node.get("command") is not None
+                and parts[0] is node.get("command")
+                and (not words[0].text.startswith("-"))
             ):
                 return False
             return self.commands.bare(
@@ -284,11 +284,7 @@ class Structured:
             rest = words[script + 1 :]
             self.script_with(words[script], rest, context, environment)
         else:
-            flat = [
-                part
-                for word in words
-                for part in (word.split() if _splits(word) else [word])
-            ]
+            flat = [part for word in words for part in (word.split() if _splits(word) else [word])]
             if self.commands.take(flat, environment, self.out, self.kind, context=_copy(context)):
                 return True
             if not _shell_lines(words):
@@ -643,5 +639,5 @@ def _github(source: Source) -> Source:
     """Expressions of a workflow, masked so that the script around them can be parsed."""
     if "${{" not in source.text:
         return source
-    text = _GITHUB.sub(lambda match: shell.MASK * len(match.group()), source.text)
+    text = _GITHUB.sub(lambda match: MASK * len(match.group()), source.text)
     return replace(source, text=text)

@@ -12,7 +12,9 @@ from .model import Extraction
 from .text import MASK, Source, join
 
 _MAKE_SET = re.compile(r"^(?:export\s+|override\s+)*([A-Za-z_][\w.-]*)\s*(\+=|\?=|::?:?=|=)\s?")
-_MAKE_VARIABLE = re.compile(r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$\(([^()]*(?:\([^()]*\))?[^()]*)\)")
+_MAKE_VARIABLE = re.compile(
+    r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$\(([^()]*(?:\([^()]*\))?[^()]*)\)"
+)
 _JUST_SET = re.compile(r"^(?:export\s+)?([A-Za-z_][\w-]*)\s*:=\s*")
 _JUST_VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _PERCENT = re.compile(r"%[A-Za-z]")

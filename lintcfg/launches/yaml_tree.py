@@ -197,9 +197,7 @@ class _Builder:
         inner = raw.slice(1, len(text) - 1) if text[:1] in "'\"" and len(text) > 1 else raw
         if len(inner.text) == len(value):
             holes = tuple(
-                (number, number + 1)
-                for number, character in enumerate(value)
-                if character == MASK
+                (number, number + 1) for number, character in enumerate(value) if character == MASK
             )
             return replace(inner, holes=holes)
         return aligned(value, raw).opened()

@@ -191,7 +191,7 @@ def as_junit(reports: Sequence[FileReport], version: str, codes: Mapping[str, An
             text = f"{report.path}:{place.line}:{place.column}: {finding.message}"
             cases.append(
                 f"    <testcase name={quoteattr(f'{finding.code} {place.line}:{place.column}')} "
-                f"classname={quoteattr(_clean(report.path))} line=\"{place.line}\">\n"
+                f'classname={quoteattr(_clean(report.path))} line="{place.line}">\n'
                 f"      <failure type={quoteattr(finding.severity)} "
                 f"message={quoteattr(_clean(finding.message))}>"
                 f"{escape(_clean(text))}</failure>\n"
@@ -221,7 +221,7 @@ def _clean(text: str) -> str:
     """Text without the characters that XML cannot hold."""
     return "".join(
         character
-        if character in "\t\n\r" or " " <= character <= "\ud7ff" or "\ue000" <= character
+        if character in "\t\n\r" or " " <= character <= "\ud7ff" or character >= "\ue000"
         else "\ufffd"
         for character in text
     )

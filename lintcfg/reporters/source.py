@@ -15,7 +15,11 @@ def render(reports: Sequence[FileReport], style: Style, *, verbose: bool = False
     """The report, a piece for each finding."""
     for report in reports:
         for located in report.located:
-            yield block(report, located, style)
+            if verbose or located.finding.certain:
+                yield block(report, located, style)
+        if not verbose:
+            for text in folded(report):
+                yield style("dim", text)
         if verbose:
             for skipped in report.skipped:
                 line, column = report.lines.place(skipped.start)
@@ -23,6 +27,24 @@ def render(reports: Sequence[FileReport], style: Style, *, verbose: bool = False
                     "dim", f"{report.path}:{line}:{column}: skipped {skipped.what}: "
                     f"{skipped.reason}",
                 )  # fmt: skip
+
+
+def folded(report: FileReport) -> Iterator[str]:
+    """A line for each launch about what hangs on a machine or a model that nobody named."""
+    counts: dict[int | None, list[Located]] = {}
+    for located in report.located:
+        if not located.finding.certain:
+            counts.setdefault(located.launch, []).append(located)
+    for launch, several in counts.items():
+        start = report.launches[launch].start if launch is not None else 0
+        line, column = report.lines.place(start)
+        on = sorted({name for one in several for name in one.finding.depends_on}) or ["context"]
+        number = len({(one.finding.code, one.finding.message) for one in several})
+        told = _count(number, "statement hangs", "statements hang")
+        yield (
+            f"{report.path}:{line}:{column}: {told} on the {' and the '.join(on)}, which the file does not tell; --verbose shows "
+            f"{'it' if number == 1 else 'them'}"
+        )
 
 
 def block(report: FileReport, located: Located, style: Style) -> str:
@@ -79,10 +101,12 @@ def _excerpt(text: str, located: Located, style: Style) -> list[str]:
     ]
 
 
-def concise(reports: Sequence[FileReport]) -> Iterator[str]:
+def concise(reports: Sequence[FileReport], *, verbose: bool = False) -> Iterator[str]:
     """One line for each finding."""
     for report in reports:
         for located in report.located:
+            if not (verbose or located.finding.certain):
+                continue
             finding, place = located.finding, located.place
             yield (
                 f"{report.path}:{place.line}:{place.column}: {finding.severity} "
@@ -95,7 +119,8 @@ def summary(reports: Sequence[FileReport], files: int) -> str:
     counts = {"error": 0, "warning": 0, "info": 0}
     for report in reports:
         for located in report.located:
-            counts[located.finding.severity] += 1
+            if located.finding.certain:
+                counts[located.finding.severity] += 1
     launches = sum(len(report.launches) for report in reports)
     told = ", ".join(
         f"{count} {name}{'s' if count != 1 and name != 'info' else ''}"
