@@ -383,8 +383,10 @@ def _elsewhere(words: Sequence[Source]) -> frozenset[int]:
             continue
         if equals and _is_missing(value):
             found.add(number)
-        elif not equals and number + 1 < len(words) and (
-            name == "--config" or _is_missing(words[number + 1].text)
+        elif (
+            not equals
+            and number + 1 < len(words)
+            and (name == "--config" or _is_missing(words[number + 1].text))
         ):
             found.add(number + 1)
     return frozenset(found)

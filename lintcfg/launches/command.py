@@ -113,6 +113,7 @@ class Commands:
             return False
         if command.words != texts:
             return False
+        span = _own_span(words, min(command.origins, default=len(words)), span)
         argv = []
         for text, origin in zip(command.argv, command.origins, strict=True):
             word = words[origin]
@@ -178,6 +179,11 @@ class Commands:
                 argv.append(words[place])
                 place += 1
         if not argv:
+            return False
+        flags = [word.text for word in argv if word.text.startswith("--")]
+        alone = words[0].text.startswith("--")
+        if alone and len(flags) < 2 and "attention" not in flags[0]:
+            out.skip(span[0], flags[0], "a single flag without a command")
             return False
         self._add(argv, environment, out, kind, span, context, wrapper="--sglang-", partial=True)
         return True
@@ -296,6 +302,23 @@ def keyed(key: Source, value: Source | None, flags: frozenset[str]) -> list[Sour
     if not value.open and text.lower() in ("false", "null", "none", "~", ""):
         return []
     return [word, value]
+
+
+def _own_span(words: Sequence[Source], after: int, span: tuple[int, int]) -> tuple[int, int]:
+    """Where a command stands whose words come from a variable: there, not where it is used."""
+    module = next((w for w in reversed(words[:after]) if "sglang" in w.text), None)
+    if module is None or span[0] <= module.start < span[1]:
+        return span
+    place = words.index(module)
+    first = place
+    while first > 0 and words[first - 1].start < words[first].start and (
+        module.start - words[first - 1].start < 200
+    ):  # fmt: skip
+        first -= 1
+    last = place
+    while last + 1 < len(words) and words[last + 1].start > words[last].start:
+        last += 1
+    return words[first].start, words[last].end
 
 
 def _until_noise(argv: list[Source]) -> list[Source]:

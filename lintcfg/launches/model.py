@@ -102,7 +102,8 @@ class Extraction:
     def add(self, found: Found) -> None:
         """Keep a launch; the same command met on another way becomes a further variant."""
         for known in self.launches:
-            if (known.start, known.end, known.wrapper) == (found.start, found.end, found.wrapper):
+            if (known.start, known.wrapper) == (found.start, found.wrapper):
+                known.end = max(known.end, found.end)
                 for variant in found.variants:
                     if len(known.variants) < MAX_VARIANTS and variant not in known.variants:
                         known.variants.append(variant)

@@ -154,7 +154,10 @@ class _Module:
             if words is not None:
                 scope.values[name] = words
                 self.done.add(id(value))
-                self.consider(words, scope, value)
+                if not self.consider(words, scope, value):
+                    for child in ast.iter_child_nodes(value):
+                        if isinstance(child, ast.expr):
+                            self.expression(child, scope)
                 return
         if name is not None and isinstance(value, (ast.Constant, ast.JoinedStr)):
             text = self.text(value, scope)

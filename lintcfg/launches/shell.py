@@ -21,6 +21,8 @@ MAX_STATES = 12
 _MAX_DEPTH = 6
 _MAX_CALLS = 200
 _MAX_LOOP = 8
+#: States from which a function is walked that the script never calls.
+_MAX_UNCALLED = 3
 #: Trees deeper than this are not walked.
 _MAX_TREE = 300
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./:-]*>")
@@ -81,6 +83,11 @@ def prepared(source: Source) -> Source:
         if masked != text:
             source = replace(source, text=masked)
     lines = source.text.split("\n")
+    told = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if len(told) > 1 and all(line.startswith("--") for line in told):
+        # Flags one a line, as documentation lists them: one set.
+        source = replace(source, text=_comments_blanked(source.text).replace("\n", " "))
+        lines = source.text.split("\n")
     if not any(_PROMPT.match(line.lstrip()) for line in lines):
         return source
     parts = []
@@ -92,6 +99,11 @@ def prepared(source: Source) -> Source:
         parts.append(source.slice(begin, min(position + len(line) + 1, len(source.text))))
         position += len(line) + 1
     return join(parts)
+
+
+def _comments_blanked(text: str) -> str:
+    """Comment lines and comments behind flags as blanks of the same length."""
+    return re.sub(r"(?m)(^|(?<=\s))#[^\n]*", lambda match: " " * len(match.group()), text)
 
 
 _PARSERS: dict[str, Any] = {}
@@ -166,15 +178,16 @@ class Shell:
 
     # -------------------------------------------------------------- statements
 
-    def run(self, states: list[State]) -> None:
-        """Walk the whole script."""
+    def run(self, states: list[State], *, leftovers: bool = True) -> None:
+        """Walk the whole script; `leftovers` are looked for in whole files only."""
         root = parse(self.bytes)
         states = self.block(root.children, states)
         for name, body in list(self.functions.items()):
             if name not in self.called:
                 self.called.add(name)
-                self.walk(body, [state.copy() for state in states])
-        self.leftovers(states)
+                self.walk(body, [state.copy() for state in states[:_MAX_UNCALLED]])
+        if leftovers:
+            self.leftovers(states)
 
     def leftovers(self, states: list[State]) -> None:
         """Flags of a trainer's wrapped engine that another script takes from here."""
@@ -431,6 +444,9 @@ class Shell:
             return [state]
         if name in ("shift", "source", "."):
             return [state]
+        self.consumed.update(word.start for word in words)
+        if not any(mark in word.text for word in words for mark in _MARKS):
+            return [state]
         span = (self.piece(node.start_byte, node.start_byte).start,
                 self.piece(node.start_byte, node.end_byte).end)  # fmt: skip
         exported = {
@@ -438,7 +454,6 @@ class Shell:
             for key, value in state.variables.items()
             if value.exported and value.words
         }
-        self.consumed.update(word.start for word in words)
         self.consider(words, {**exported, **environment}, state, span)
         return [state]
 
@@ -490,7 +505,7 @@ class Shell:
         inner = State(dict(state.variables))
         for name, value in environment.items():
             inner.variables[name] = Value((value,), exported=True)
-        shell.run([inner])
+        shell.run([inner], leftovers=False)
 
     def call(self, name: str, arguments: list[Source], state: State) -> list[State]:
         """A function of the script's own."""
@@ -720,6 +735,9 @@ class Shell:
         text = source.text
         if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
             return [source.slice(1, len(text) - 1)]
+        if not text and quoted:
+            # An empty default stands for what the caller's environment may bring.
+            return [self.piece(node.start_byte, node.end_byte).opened()]
         return _fielded([source], quoted) if text else []
 
     def value(
@@ -766,6 +784,8 @@ _EXPANSION = re.compile(
     r"(?P<op>:[-=+?]|[-=+?]|[%#/^,:@].*)?",
     re.DOTALL,
 )
+#: Text that a command must hold to be of interest; variables are filled in by then.
+_MARKS = ("sglang", "attention-backend")
 _SUBSTITUTING = frozenset({"command_substitution", "string", "concatenation"})
 #: Nodes that hold no statements.
 _NO_STATEMENTS = frozenset(
@@ -827,7 +847,7 @@ def _is_comment_mark(word: Source) -> bool:
 
 
 def _holds_command(text: str) -> bool:
-    return ("sglang" in text or "$" in text) and any(blank in text for blank in " \n\t")
+    return "sglang" in text and any(blank in text for blank in " \n\t")
 
 
 def _container_environment(words: list[Source]) -> dict[str, Source]:
