@@ -42,7 +42,8 @@ def folded(report: FileReport) -> Iterator[str]:
         number = len({(one.finding.code, one.finding.message) for one in several})
         told = _count(number, "statement hangs", "statements hang")
         yield (
-            f"{report.path}:{line}:{column}: {told} on the {' and the '.join(on)}, which the file does not tell; --verbose shows "
+            f"{report.path}:{line}:{column}: {told} on the "
+            f"{' and the '.join(on)}, which the file does not tell; --verbose shows "
             f"{'it' if number == 1 else 'them'}"
         )
 
