@@ -105,7 +105,8 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
     for key in ("gpu", "cuda", "model", "draft"):
         if case.get(key) is not None and not isinstance(case[key], str):
             raise InputError(f"line {number}: {key} is a string")
-    environment = case.get("env") or {}
+    environment = case.get("env")
+    environment = {} if environment is None else environment
     if not isinstance(environment, dict):
         raise InputError(f"line {number}: env is an object")
     command = strip_command(argv)
