@@ -307,7 +307,6 @@ class Deriver:
     ) -> Values:
         found: Values = {"attention_wrapper": None, "kda_gate_lower_bound": None}
         found["linear_key_head_dim"] = found["linear_value_head_dim"] = None
-        found["linear_heads"] = None
         for plan in self.wrappers:
             config = self._wrapped(plan, top, text, archs[0], is_draft=is_draft)
             if config is None:
@@ -321,7 +320,6 @@ class Deriver:
                 inner = config.get("linear_attn_config")
                 inner = inner.get("gate_lower_bound") if isinstance(inner, dict) else None
                 found["kda_gate_lower_bound"] = _or(config.get("kda_lower_bound"), inner)
-            found["linear_heads"] = _linear_heads(config)
             break
         hybrid_swa = sets["hybrid-swa-archs"] or bool(text.get("is_hybrid_swa", False))
         if any(arch in self.special["hybrid_swa_needs_window"] for arch in archs):
@@ -430,15 +428,10 @@ class Deriver:
             and (not isinstance(nested, Config) or bool(nested.get("tie_word_embeddings"))),
             "canvas_length": top.get("canvas_length"),
             "expert_capacity": top.get("expert_capacity"),
+            "delete_token_id": top.get("delete_token_id"),
+            "split_token_id": top.get("split_token_id"),
             "block_size": top.get("block_size"),
             "dual_chunk_attention": top.has("dual_chunk_attention_config"),
-            # Diffusion models; embeddings are tied unless the checkpoint says otherwise.
-            "canvas_length": top.get("canvas_length"),
-            "block_size": top.get("block_size"),
-            "expert_capacity": top.get("expert_capacity"),
-            "ties_word_embeddings": all(
-                bool(config.get("tie_word_embeddings", True)) for config in (top, text)
-            ),
         }
 
 
@@ -548,17 +541,6 @@ def _speculation(top: Config, text: Config) -> Values:
 
 def _or(value: Any, other: Any) -> Any:
     return other if value is None else value
-
-
-def _linear_heads(config: Config) -> list[int] | None:
-    """Heads of linear attention, each kind; None where the configuration does not say."""
-    inner = config.get("linear_attn_config")
-    counts = [
-        config.get("linear_num_key_heads"),
-        config.get("linear_num_value_heads"),
-        inner.get("num_heads") if isinstance(inner, dict) else None,
-    ]
-    return [count for count in counts if isinstance(count, int)] or None
 
 
 def _list(value: Any) -> list[Any]:

@@ -124,6 +124,8 @@ def traits(mc: Any, quant: Any, hf_quant: Any) -> dict[str, Any]:
         "vocab_size": tx.vocab_size,
         "canvas_length": getattr(hf, "canvas_length", None),
         "block_size": getattr(hf, "block_size", None),
+        "delete_token_id": getattr(hf, "delete_token_id", None),
+        "split_token_id": getattr(hf, "split_token_id", None),
         "has_experts": any(
             (getattr(c, k, None) or 0) > 0 for c in (tx, hf)
             for k in ("num_experts", "num_local_experts", "n_routed_experts")),
