@@ -30,6 +30,7 @@ WRAPPED_PREFIX = "--sglang-"
 #: Flags of trainers that name the model which the wrapped engine serves.
 _MODEL_FLAGS = ("--hf-checkpoint",)
 _HYDRA = re.compile(r"^\+{0,2}((?:[A-Za-z_]\w*\.)*sglang)\.([a-z][a-z0-9_]*)=")
+_HYDRA_KEY = re.compile(r"^[+~]{0,2}[A-Za-z_][\w.]*=")
 _HYDRA_MODEL = re.compile(r"^\+{0,2}(?:[A-Za-z_]\w*\.)*model\.path=")
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt_llm", "lmdeploy", "tgi", "text-generation")
@@ -158,6 +159,9 @@ class Commands:
         context: Context,
     ) -> bool:
         """Flags of SGLang's behind a trainer's prefix."""
+        first = words[0].text
+        if not first.startswith(WRAPPED_PREFIX[:2]) and not _is_program(first):
+            return False  # prose that mentions a flag
         argv: list[Source] = []
         place = 0
         while place < len(words):
@@ -165,9 +169,9 @@ class Commands:
             place += 1
             name, _, value = word.text.partition("=")
             if name in _MODEL_FLAGS:
-                model = value or (words[place].text if place < len(words) else "")
-                if model and "$" not in model:
-                    context.note("model", model, name)
+                given = word if value else words[place] if place < len(words) else None
+                if given is not None and not given.open and "{" not in given.text:
+                    context.note("model", value or given.text, name)
                 continue
             if not name.startswith(WRAPPED_PREFIX) or (
                 "--" + name[len(WRAPPED_PREFIX) :] not in self.flags
@@ -180,13 +184,18 @@ class Commands:
                 place += 1
         if not argv:
             return False
-        flags = [word.text for word in argv if word.text.startswith("--")]
-        alone = words[0].text.startswith("--")
-        if alone and len(flags) < 2 and "attention" not in flags[0]:
-            out.skip(span[0], flags[0], "a single flag without a command")
+        if not _is_program(words[0].text) and not self._weighs(argv, span, out):
             return False
         self._add(argv, environment, out, kind, span, context, wrapper="--sglang-", partial=True)
         return True
+
+    def _weighs(self, argv: list[Source], span: tuple[int, int], out: Extraction) -> bool:
+        """Whether flags without a command are more than a mention of one."""
+        flags = [word.text.partition("=")[0] for word in argv if word.text.startswith("--")]
+        if len(flags) > 1 or any("attention" in flag for flag in flags):
+            return True
+        out.skip(span[0], flags[0] if flags else "", "a single flag without a command")
+        return False
 
     def _was_a_flag(self, name: str) -> bool:
         """Whether a name that the release lacks still reads like one of an attention flag."""
@@ -222,6 +231,10 @@ class Commands:
                 argv += pair
         if not prefix:
             return False
+        if not _is_program(words[0].text) and (
+            not _HYDRA_KEY.match(words[0].text) or not self._weighs(argv, span, out)
+        ):  # fmt: skip
+            return False
         self._add(argv, environment, out, kind, span, context, wrapper=prefix, partial=True)
         return True
 
@@ -240,6 +253,8 @@ class Commands:
         flags = [word.text.partition("=")[0] for word in words if _FLAG.match(word.text)]
         known = [flag for flag in flags if self.is_flag(flag)]
         if not known or len(known) * 2 < len(flags):
+            return False
+        if wrapper != "image" and not self._weighs(list(words), span or (words[0].start, 0), out):
             return False
         span = span or (words[0].start, words[-1].end)
         self._add(
@@ -281,6 +296,22 @@ class Commands:
                 command,
             )
         )
+
+
+_PROGRAMS = frozenset(
+    {"python", "python3", "bash", "sh", "ray", "torchrun", "srun", "mpirun", "mpiexec",
+     "accelerate", "deepspeed", "exec", "nohup", "env", "time", "timeout", "numactl", "uv",
+     "poetry", "docker", "podman", "apptainer", "singularity", "kubectl", "sbatch", "sudo",
+     "setsid", "taskset", "xargs", "ssh", "tmux", "screen", "conda", "pixi", "modal", "sky"}
+)  # fmt: skip
+
+
+def _is_program(word: str) -> bool:
+    """Whether a word can be what a command line starts with, not the start of a sentence."""
+    name = PurePosixPath(word).name
+    return name in _PROGRAMS or word.startswith(("$", "/", "./", "../")) or name.endswith(
+        (".py", ".sh")
+    )  # fmt: skip
 
 
 def keyed(key: Source, value: Source | None, flags: frozenset[str]) -> list[Source]:

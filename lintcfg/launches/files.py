@@ -8,7 +8,7 @@ from pathlib import PurePath
 from .command import Commands
 from .context import from_text
 from .model import Extraction, Trouble
-from .text import Source, unmasked
+from .text import Source, unmasked, whole
 
 KINDS = (
     "shell", "dockerfile", "yaml", "json", "toml", "python", "notebook", "markdown", "rst",
@@ -69,7 +69,7 @@ def find_launches(name: str, text: str, commands: Commands, kind: str | None = N
     out = Extraction()
     from_text(text, out.context)
     if kind is not None:
-        _Reader(name, commands, out).read(Source(text), kind, top=True)
+        _Reader(name, commands, out).read(whole(text), kind, top=True)
     out.launches.sort(key=lambda found: (found.start, found.end))
     for found in out.launches:
         found.variants = [

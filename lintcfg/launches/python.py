@@ -301,8 +301,8 @@ class _Module:
             key = self.source.slice(start, start + len(keyword.arg))
             argv += self.pair(key, self.value(keyword.value, scope), keyword.value)
         whole = self.piece(node)
-        if not argv and not partial and not node.args:
-            return
+        if not argv:
+            return  # nothing but what is passed through
         self.commands._add(
             argv, {}, self.out, self.kind, (whole.start, whole.end), Context(),
             partial=partial or bool(node.args), command=_called(node.func) or "Engine",
@@ -490,7 +490,10 @@ class _Module:
                 else:
                     mapped = aligned(text, rest)
                     parts.append(mapped)
-                    position += max(0, mapped.end - rest.start) if mapped.text else 0
+                    while mapped.text and position < len(raw.text) and (
+                        raw.at(position) < mapped.end
+                    ):  # fmt: skip
+                        position += 1
             elif isinstance(value, ast.FormattedValue):
                 known = None
                 if isinstance(value.value, ast.Name):

@@ -101,6 +101,27 @@ class Source:
             position += len(line)
 
 
+def whole(text: str) -> Source:
+    """A whole file, with line breaks of one kind."""
+    if "\r\n" not in text:
+        return Source(text)
+    starts = [0]
+    places = [0]
+    length = 0
+    position = 0
+    while (found := text.find("\r\n", position)) >= 0:
+        length += found - position
+        # The break stands where its second character does.
+        starts.append(length)
+        places.append(found + 1)
+        length += 1
+        position = found + 2
+        starts.append(length)
+        places.append(position)
+    runs = dict(zip(starts, places, strict=True))
+    return Source(text.replace("\r\n", "\n"), tuple(runs), tuple(runs.values()))
+
+
 def join(parts: Iterable[Source], between: str = "") -> Source:
     """Texts one behind the other, with `between` standing where the text before it ends."""
     text: list[str] = []

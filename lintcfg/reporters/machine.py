@@ -8,7 +8,7 @@ from typing import Any
 
 from ..check.result import FileReport, Located
 
-HOME = "https://github.com/sgl-project/attn-lint"
+HOME = "https://pypi.org/project/attn-lint/"
 _GITHUB_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 _GITLAB_LEVEL = {"error": "major", "warning": "minor", "info": "info"}
 _SARIF_LEVEL = {"error": "error", "warning": "warning", "info": "note"}
