@@ -14,6 +14,7 @@ from typing import Any
 
 from .compile import compile_release
 from .conditions import names_in
+from .facts import FACTS
 
 Json = Any
 
@@ -169,6 +170,12 @@ def _unused(sections: dict[str, Json]) -> Iterator[Problem]:
     program = sections["program"]
     for node in program["definitions"].values():
         read.update(names_in(node))
+    waiting = [name for name in read if name.startswith("fact.")]
+    while waiting:  # what a fact is applied to is read as well, through other facts too
+        for name in FACTS[waiting.pop().removeprefix("fact.")].arguments:
+            if name.startswith("fact.") and name not in read:
+                waiting.append(name)
+            read.add(name)
     for name in program["libraries"]:
         if name not in libraries:
             yield Problem(f"library {name}", "no rule uses it")
