@@ -1,0 +1,342 @@
+"""Modules and symbols: finding a definition, parsing it, following imports, citing a place."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from . import syntax as sx
+from .segments import Segment, split
+from .tree import SourceTree
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A place in the source that a statement rests on.
+
+    `line` is 0 where the file as a whole is meant, as in "not in this file".
+    """
+
+    file: str
+    line: int
+    symbol: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}:{self.symbol}" if self.symbol else place
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        out: dict[str, Any] = {"file": self.file, "line": self.line}
+        if self.symbol:
+            out["symbol"] = self.symbol
+        if self.note:
+            out["note"] = self.note
+        return out
+
+
+@dataclass(slots=True)
+class Place:
+    """A node of a segment, cited only when asked: positions cost more than parsing does."""
+
+    segment: Segment
+    node: cst.CSTNode | None
+    codebase: Codebase = field(repr=False)
+    note: str = ""
+
+    def evidence(self, note: str = "") -> Evidence:
+        """File, line and symbol."""
+        return Evidence(
+            self.segment.file,
+            self.codebase.line(self.segment, self.node),
+            self.segment.qualname,
+            note or self.note,
+        )
+
+
+@dataclass(slots=True)
+class Module:
+    """One file, cut into segments."""
+
+    file: str
+    segments: list[Segment]
+    _by_name: dict[str, list[Segment]] | None = None
+
+    def find(self, qualname: str) -> list[Segment]:
+        """Definitions of a name (`f`, `Class`, `Class.method`); a name may have several."""
+        if self._by_name is None:
+            self._by_name = {}
+            for segment in self.segments:
+                self._by_name.setdefault(segment.name, []).append(segment)
+        head, _, rest = qualname.partition(".")
+        found = self._by_name.get(head, [])
+        if not rest:
+            return found
+        return [
+            member
+            for segment in found
+            for member in segment.members()
+            if member.name == rest
+        ]
+
+
+class Codebase:
+    """A source tree with its modules, cut and parsed on demand."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self.tree = tree
+        self._modules: dict[str, Module | None] = {}
+        self._lines: dict[int, dict[cst.CSTNode, int]] = {}
+        self.parsed_bytes = 0
+
+    def module(self, file: str) -> Module | None:
+        """A file's module, or None where it is missing or cannot be decoded."""
+        if file not in self._modules:
+            text = self.tree.text(file) if file in self.tree.files() else None
+            self._modules[file] = Module(file, split(file, text)) if text is not None else None
+        return self._modules[file]
+
+    def segments(self, files: Iterable[str]) -> Iterator[Segment]:
+        """Top-level segments of files."""
+        for file in files:
+            module = self.module(file)
+            if module is not None:
+                yield from module.segments
+
+    def functions(self, files: Iterable[str], needle: re.Pattern[str]) -> Iterator[Segment]:
+        """Functions and methods whose code (not strings or comments) matches `needle`."""
+        for segment in self.segments(files):
+            if segment.kind == "def":
+                if needle.search(segment.blanked):
+                    yield segment
+            elif segment.kind == "class" and needle.search(segment.blanked):
+                for member in segment.members():
+                    if member.kind == "def" and needle.search(member.blanked):
+                        yield member
+
+    def parse(self, segment: Segment) -> list[sx.Stmt]:
+        """The statements of a segment; a segment that does not parse is a problem and empty."""
+        found = segment.cache.get("statements")
+        if found is None:
+            tree = self._tree(segment)
+            found = sx.statements(tree.body) if tree is not None else []
+            segment.cache["statements"] = found
+        return found  # type: ignore[return-value]
+
+    def definition(self, segment: Segment) -> sx.Def | None:
+        """The function that a segment defines."""
+        for statement in self.parse(segment):
+            if isinstance(statement, sx.Def):
+                return statement
+        return None
+
+    def body(self, segment: Segment) -> list[sx.Stmt]:
+        """Statements of a function, or of the segment itself where it is none."""
+        definition = self.definition(segment)
+        return definition.body if definition is not None else self.parse(segment)
+
+    def value(self, segment: Segment) -> sx.Expr | None:
+        """What an assignment assigns."""
+        for statement in self.parse(segment):
+            if isinstance(statement, sx.Assign):
+                return statement.value
+        return None
+
+    def _tree(self, segment: Segment) -> cst.Module | None:
+        if "tree" in segment.cache:
+            return segment.cache["tree"]  # type: ignore[return-value]
+        tree: cst.Module | None
+        try:
+            self.parsed_bytes += len(segment.text)
+            tree = cst.parse_module(segment.text)
+        except cst.ParserSyntaxError as error:
+            tree = None
+            self.tree.problem(
+                segment.file,
+                segment.line + max(error.raw_line - 1, 0),
+                f"`{segment.qualname or segment.kind}` cannot be parsed: "
+                + error.message.partition(":")[0].strip(),
+            )
+        except RecursionError:
+            tree = None
+            self.tree.problem(segment.file, segment.line, "nested too deeply to be parsed")
+        segment.cache["tree"] = tree
+        return tree
+
+    def line(self, segment: Segment, node: cst.CSTNode | None) -> int:
+        """Line of a node in its file."""
+        tree = self._tree(segment)
+        if node is None or tree is None:
+            return segment.line
+        known = self._lines.get(id(segment))
+        if known is None:
+            wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
+            positions = wrapper.resolve(PositionProvider)
+            known = {key: value.start.line for key, value in positions.items()}
+            self._lines[id(segment)] = known
+        return segment.line + known.get(node, 1) - 1
+
+    def place(self, segment: Segment, item: sx.Expr | sx.Stmt | None = None) -> Place:
+        """A citable place for something in a segment."""
+        return Place(segment, item.origin if item is not None else None, self)
+
+    # --- names
+
+    def imports(self, file: str) -> dict[str, tuple[str, str]]:
+        """What a module imports at its top: local name to (module, name there)."""
+        module = self.module(file)
+        if module is None:
+            return {}
+        found: dict[str, tuple[str, str]] = {}
+        for segment in module.segments:
+            if segment.kind in {"import", "block"} and "import" in segment.blanked:
+                for statement in sx.all_statements(self.parse(segment)):
+                    if isinstance(statement, sx.Import):
+                        found.update(import_targets(statement, file))
+        return found
+
+    def resolve(
+        self, file: str, name: str, local: dict[str, tuple[str, str]] | None = None, depth: int = 0
+    ) -> tuple[str, str] | None:
+        """File and name of the definition that `name` means in `file`, through imports."""
+        module = self.module(file)
+        if module is None or depth > 8:
+            return None
+        target = (local or {}).get(name)
+        if target is None:
+            if module.find(name):
+                return file, name
+            target = self.imports(file).get(name)
+        if target is None:
+            return None
+        remote, remote_name = target
+        remote_file = self.tree.module_file(remote)
+        if remote_file is None:
+            return None
+        if remote_file == file and remote_name == name:
+            return None
+        return self.resolve(remote_file, remote_name, None, depth + 1)
+
+    def lookup(
+        self, file: str, name: str, local: dict[str, tuple[str, str]] | None = None
+    ) -> Segment | None:
+        """The last definition that `name` means in `file`."""
+        found = self.resolve(file, name, local)
+        if found is None:
+            return None
+        module = self.module(found[0])
+        segments = module.find(found[1]) if module is not None else []
+        return segments[-1] if segments else None
+
+    def class_chain(self, segment: Segment, depth: int = 0) -> list[Segment]:
+        """A class and its bases inside the tree, nearest first."""
+        chain = [segment]
+        if depth > 6:
+            return chain
+        header = segment.header()
+        match = re.search(r"class\s+\w+\s*\((.*)\)\s*:", header, re.S)
+        for base in re.findall(r"[\w.]+", re.sub(r"\w+\s*=\s*[\w.]+", "", match[1])) if match else ():
+            found = self.lookup(segment.file, base.rpartition(".")[2])
+            if found is not None and found.kind == "class" and found not in chain:
+                chain += [one for one in self.class_chain(found, depth + 1) if one not in chain]
+        return chain
+
+    def method(self, chain: list[Segment], name: str) -> Segment | None:
+        """The definition of a method that instances of the class at the chain's head have."""
+        for segment in chain:
+            for member in reversed(segment.members()):
+                if member.kind == "def" and member.name == name:
+                    return member
+        return None
+
+    def fingerprint(self, file: str, symbol: str) -> str | None:
+        """A hash of a symbol's syntax, or None where there is no such symbol.
+
+        Layout, comments and docstrings do not count; names, values and structure do.
+        """
+        module = self.module(file)
+        if module is None:
+            return None
+        segments = module.find(symbol)
+        if not segments:
+            return None
+        digest = hashlib.sha256()
+        for segment in segments:
+            digest.update(normal_form(segment.text).encode())
+        return digest.hexdigest()[:16]
+
+
+def import_targets(statement: sx.Import, file: str) -> dict[str, tuple[str, str]]:
+    """Local names that an import binds, with module and name there."""
+    if statement.module:
+        module = _absolute(statement.module, file)
+        return {local: (module, remote) for local, remote in statement.names.items()}
+    return {local: (remote, "") for local, remote in statement.names.items()}
+
+
+def _absolute(module: str, file: str) -> str:
+    level = len(module) - len(module.lstrip("."))
+    if not level:
+        return module
+    parts = ["sglang", *file.removesuffix(".py").split("/")]
+    base = parts[: len(parts) - level]
+    rest = module.lstrip(".")
+    return ".".join([*base, *([rest] if rest else [])])
+
+
+def local_imports(body: list[sx.Stmt], file: str) -> dict[str, tuple[str, str]]:
+    """What is imported inside a block, at any depth."""
+    found: dict[str, tuple[str, str]] = {}
+    for statement in sx.all_statements(body):
+        if isinstance(statement, sx.Import):
+            found.update(import_targets(statement, file))
+    return found
+
+
+def normal_form(text: str) -> str:
+    """A definition's syntax without layout, comments and docstrings.
+
+    The standard library's parser is enough here and fast; its dump is written out by hand, so
+    that fingerprints do not change with the version of Python.
+    """
+    import ast
+
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return " ".join(_WORD.findall(text))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module))
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+            and isinstance(body[0].value.value, str)
+        ):
+            node.body = body[1:] or [ast.Pass()]
+    return _dump(tree)
+
+
+def _dump(node: Any) -> str:
+    import ast
+
+    if isinstance(node, ast.AST):
+        fields = [
+            f"{name}={_dump(value)}"
+            for name, value in ast.iter_fields(node)
+            if value is not None and value != [] and name not in {"ctx", "kind", "type_comment"}
+        ]
+        return f"{type(node).__name__}({','.join(fields)})"
+    if isinstance(node, list):
+        return f"[{','.join(_dump(item) for item in node)}]"
+    return repr(node)
