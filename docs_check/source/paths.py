@@ -14,10 +14,14 @@ from . import syntax as sx
 
 @dataclass(slots=True)
 class Guard:
-    """A test with the outcome that it has on this path."""
+    """A test with the outcome that it has on this path.
+
+    `after` says why it is known below an `if` that leaves: by `raise`, or by `return`.
+    """
 
     test: sx.Expr
     holds: bool = True
+    after: str = ""
 
 
 @dataclass(slots=True)
@@ -102,62 +106,81 @@ def events(body: Sequence[sx.Stmt]) -> list[Event]:
 
 def _block(
     body: Iterable[sx.Stmt], guards: tuple[Guard, ...], scope: Scope, found: list[Event]
-) -> bool:
-    """Walk a block; returns whether it always leaves (return, raise, continue)."""
-    outer = len(guards)
+) -> str:
+    """Walk a block; returns how it always leaves (`raise`, `return`), or an empty string."""
     for statement in body:
         if isinstance(statement, sx.If):
             left = _block(statement.body, (*guards, Guard(statement.test)), scope, found)
-            other = _block(
-                statement.orelse, (*guards, Guard(statement.test, False)), scope, found
-            ) if statement.orelse else False  # fmt: skip
-            if left and statement.orelse and other:
-                return True
+            other = ""
+            if statement.orelse:
+                other = _block(
+                    statement.orelse, (*guards, Guard(statement.test, False)), scope, found
+                )
+            if left and other:
+                return "return" if "return" in (left, other) else "raise"
             if left:
-                guards = (*guards, Guard(statement.test, False))
+                guards = (*guards, Guard(statement.test, False, left))
             elif other:
-                guards = (*guards, Guard(statement.test))
+                guards = (*guards, Guard(statement.test, True, other))
         elif isinstance(statement, sx.Return):
             found.append(Event("return", statement, statement.value, guards, scope.copy()))
-            return True
+            return "return"
         elif isinstance(statement, sx.Raise):
             found.append(Event("raise", statement, statement.value, guards, scope.copy()))
-            return True
+            return "raise"
         elif isinstance(statement, sx.Leave):
-            return True
+            return "return"
         elif isinstance(statement, sx.Assert):
             found.append(Event("assert", statement, statement.test, guards, scope.copy()))
-            guards = (*guards, Guard(statement.test))
+            guards = (*guards, Guard(statement.test, True, "raise"))
         elif isinstance(statement, sx.Assign):
-            inner = guards[outer:] if False else guards
             for target in statement.targets:
                 found.append(
                     Event("assign", statement, statement.value, guards, scope.copy(), target)
                 )
                 if statement.value is not None:
-                    _bind(target, statement.value, inner, scope)
+                    _bind(target, statement.value, guards, scope)
         elif isinstance(statement, sx.Augment):
             found.append(
                 Event("assign", statement, statement.value, guards, scope.copy(), statement.target)
             )
         elif isinstance(statement, sx.Do):
             found.append(Event("do", statement, statement.value, guards, scope.copy()))
+            _grow(statement.value, guards, scope)
         elif isinstance(statement, sx.With):
-            if _block(statement.body, guards, scope, found):
-                return True
+            left = _block(statement.body, guards, scope, found)
+            if left:
+                return left
         elif isinstance(statement, sx.Loop):
+            if statement.target is not None:
+                _bind(statement.target, statement.source, (*guards, _EACH), scope)
             _block(statement.body, guards, scope, found)
             _block(statement.orelse, guards, scope, found)
         elif isinstance(statement, sx.Try):
-            left = _block(statement.body, guards, scope, found)
-            for _, handler in statement.handlers:
-                left = _block(handler, guards, scope, found) and left
+            ends = [_block(statement.body, guards, scope, found)]
+            ends += [_block(handler, guards, scope, found) for _, handler in statement.handlers]
             _block(statement.orelse, guards, scope, found)
-            if _block(statement.final, guards, scope, found):
-                return True
-            if left:
-                return True
-    return False
+            final = _block(statement.final, guards, scope, found)
+            if final or all(ends):
+                return final or ("return" if "return" in ends else "raise")
+    return ""
+
+
+#: Guard of what a loop binds: the name stands for each member in turn.
+_EACH = Guard(sx.Const(True))
+
+
+def _grow(call: sx.Expr, guards: tuple[Guard, ...], scope: Scope) -> None:
+    """`names.append(x)` and `names.extend(xs)` add to what a local name holds."""
+    if not (isinstance(call, sx.Call) and isinstance(call.func, sx.Attr) and call.args):
+        return
+    owner = call.func.value
+    if not isinstance(owner, sx.Name) or owner.id not in scope.names:
+        return
+    if call.func.name in {"extend", "update"}:
+        scope.names[owner.id].append(Binding(call.args[0], guards))
+    elif call.func.name in {"append", "add"}:
+        scope.names[owner.id].append(Binding(sx.Seq("list", [call.args[0]]), guards))
 
 
 def _bind(target: sx.Expr, value: sx.Expr, guards: tuple[Guard, ...], scope: Scope) -> None:
@@ -175,8 +198,13 @@ def _bind(target: sx.Expr, value: sx.Expr, guards: tuple[Guard, ...], scope: Sco
 
 
 def conjuncts(guards: Iterable[Guard]) -> Iterator[Guard]:
-    """Guards taken apart: a conjunction that holds, a disjunction that does not, negations."""
+    """Guards taken apart: a conjunction that holds, a disjunction that does not, negations.
+
+    What is known only because the opposite raises is left out: the raise is told on its own.
+    """
     for guard in guards:
+        if guard.after == "raise":
+            continue
         test, holds = guard.test, guard.holds
         while isinstance(test, sx.Not):
             test, holds = test.item, not holds

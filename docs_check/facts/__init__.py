@@ -1,0 +1,1 @@
+"""What a release's code says: names, choices, sets, guards, selections, symbols."""
