@@ -9,12 +9,20 @@ from typing import Any
 from ..data import load
 from ..source.modules import Codebase
 from ..source.tree import SourceTree
-from .conditions import Conditions
+from ..names import Displays, Former, former_names
+from ..source.modules import LinePlace, Place
+from ..source.segments import Segment
+from ..source.syntax import Const, Expr, Map
+from .conditions import Conditions, Term
 from .effects import effects_of
 from .flags import Flags
-from .literals import Literals
-from .model import Effect, Flag, Registered
+from .literals import Item, Literals
+from .machines import Machines
+from .model import Effect, Flag, PageRule, Registered
+from .paging import page_rules
 from .registry import RegistryReader
+from .selection import Decision, Override, decisions, overrides
+from .speculation import DraftMap, draft_maps
 
 
 class CodeFacts:
@@ -22,10 +30,15 @@ class CodeFacts:
 
     def __init__(self, tree: SourceTree) -> None:
         self.tree = tree
+        tree.skip = tuple(load("scan")["skip"])
         self.codebase = Codebase(tree)
         self.literals = Literals(self.codebase)
         self.conditions = Conditions(self.literals)
         self.scan: dict[str, Any] = load("scan")["llm"]
+        self._chains: dict[tuple[str, str | None], list[list[Segment]]] = {}
+        self._constructors: dict[tuple[str, str | None], list[Effect]] = {}
+        self._lists: list[tuple[Segment, list[Item]]] | None = None
+        self._messages: list[tuple[str, Place]] | None = None
 
     @cached_property
     def version(self) -> str | None:
@@ -87,3 +100,201 @@ class CodeFacts:
             for segment in self.codebase.functions(files, needle)
             for effect in effects_of(self.codebase, self.conditions, segment)
         ]
+
+    @cached_property
+    def page_rules(self) -> list[PageRule]:
+        """Rules on page sizes."""
+        return page_rules(self)
+
+    @cached_property
+    def decisions(self) -> list[Decision]:
+        """The default selector's returns."""
+        return decisions(self)
+
+    @cached_property
+    def overrides(self) -> list[Override]:
+        """Backends that model-specific functions set."""
+        return overrides(self)
+
+    @cached_property
+    def draft_maps(self) -> list[DraftMap]:
+        """Maps from backend to draft backend."""
+        return draft_maps(self)
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Machine classes and what the code asks of them."""
+        return Machines()
+
+    def effects_on(self, pattern: str) -> list[Effect]:
+        """What functions that look at other fields refuse and set."""
+        needle = re.compile(pattern)
+        raw = re.compile(pattern.encode())
+        files = [
+            file
+            for file in self.tree.candidates(self.scan["resolution"])
+            if raw.search(self.tree.raw(file))
+        ]
+        return [
+            effect
+            for segment in self.codebase.functions(files, needle)
+            for effect in effects_of(self.codebase, self.conditions, segment)
+        ]
+
+    def function(self, folder: str, name: str) -> Segment | None:
+        """A function by name, below a folder."""
+        raw = f"def {name}(".encode()
+        for file in self.tree.candidates([folder]):
+            if raw in self.tree.raw(file):
+                module = self.codebase.module(file)
+                for segment in module.find(name) if module is not None else ():
+                    if segment.kind == "def":
+                        return segment
+        return None
+
+    @staticmethod
+    def tokens(name: str) -> set[str]:
+        """The words of a name, lower case: `CuteDSLGDNKernel` has cute, dsl, gdn and cutedsl."""
+        words = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+        return {*words, *("".join(pair) for pair in zip(words, words[1:], strict=False)), name.lower()}
+
+    # --- classes
+
+    def class_chains(self, backend: str, family: str | None) -> list[list[Segment]]:
+        """Classes (with their bases) that serve a backend for a family."""
+        key = (backend, family)
+        if key not in self._chains:
+            entry = self.registry.get(backend)
+            while entry is not None and entry.target is not None:
+                entry = self.registry.get(entry.target)
+            self._chains[key] = [
+                self.codebase.class_chain(implementation.segment)
+                for implementation in (entry.implementations if entry is not None else ())
+                if implementation.segment.kind == "class"
+                and (
+                    implementation.family is None
+                    or family is None
+                    or implementation.family == family
+                )
+                and not any(
+                    isinstance(term, Term) and term.subject == "other" and term.op in {"true", "in"}
+                    for term in implementation.condition
+                )
+            ]
+        return self._chains[key]
+
+    def constructor_refusals(self, backend: str, family: str | None) -> list[Effect]:
+        """What the constructors of a backend's class refuse by themselves."""
+        key = (backend, family)
+        if key not in self._constructors:
+            found: list[Effect] = []
+            for chain in self.class_chains(backend, family):
+                member = self.codebase.method(chain[:1], "__init__")
+                if member is not None and "raise" in member.blanked:
+                    found += [
+                        effect
+                        for effect in effects_of(self.codebase, self.conditions, member)
+                        if effect.kind == "refuse"
+                    ]
+            self._constructors[key] = found
+        return self._constructors[key]
+
+    # --- constants
+
+    def constant(self, name: str) -> tuple[Segment, list[Item]] | None:
+        """A module constant that is a collection, by name, wherever it is defined."""
+        for segment, items in self.name_lists():
+            if segment.name == name:
+                return segment, items
+        needle = re.compile(rf"^{re.escape(name)}\s*(?::[^=\n]*)?=".encode(), re.M)
+        for file in self._constant_files():
+            if needle.search(self.tree.raw(file)):
+                module = self.codebase.module(file)
+                for segment in module.find(name) if module is not None else ():
+                    items = self.literals.assigned(segment)
+                    if items is not None:
+                        return segment, items
+        return None
+
+    def _constant_files(self) -> list[str]:
+        return self.tree.candidates([*self.scan["resolution"], "srt"])
+
+    def constant_table(
+        self, folder: str, name: str
+    ) -> dict[str, tuple[Expr, Place]] | None:
+        """A module constant that is a dict with string keys."""
+        raw = name.encode()
+        for file in self.tree.candidates([folder]):
+            if raw not in self.tree.raw(file):
+                continue
+            module = self.codebase.module(file)
+            for segment in module.find(name) if module is not None else ():
+                value = self.codebase.value(segment)
+                if isinstance(value, Map):
+                    return {
+                        str(key.value): (item, self.codebase.place(segment, key))
+                        for key, item in value.items
+                        if isinstance(key, Const)
+                    }
+        return None
+
+    def name_lists(self) -> list[tuple[Segment, list[Item]]]:
+        """Module constants that list backends: upper case, with BACKEND in the name."""
+        if self._lists is None:
+            self._lists = []
+            pattern = re.compile(rb"^_?[A-Z0-9_]*BACKENDS?[A-Z0-9_]*\s*(?::[^=\n]*)?=\s*[\[({fstF_]", re.M)
+            known = {*self.names, *self.registry}
+            for file in self.tree.candidates(["srt"]):
+                raw = self.tree.raw(file)
+                if b"BACKEND" not in raw or not pattern.search(raw):
+                    continue
+                for segment in self.codebase.segments([file]):
+                    if segment.kind != "assign" or "BACKEND" not in segment.name:
+                        continue
+                    items = self.literals.assigned(segment)
+                    if items and any(item.value in known for item in items):
+                        self._lists.append((segment, items))
+        return self._lists
+
+    # --- words
+
+    def dtype_messages(self) -> list[tuple[str, Place]]:
+        """Messages and help texts that may say which backend a dtype takes."""
+        if self._messages is None:
+            self._messages = []
+            flag = self.flags.get(self.scan["kv_dtype_flag"])
+            if flag is not None and flag.help:
+                self._messages.append((flag.help, flag.place))
+            needle = re.compile(r"kv_cache|KV cache")
+            words = re.compile(r"(?:requires|needs|supported by) the [\w -]+ backend")
+            for name in self.registry:
+                for chain in self.class_chains(name, None):
+                    for segment in chain:
+                        if not words.search(segment.text):
+                            continue
+                        for member in segment.members():
+                            if member.kind == "def" and words.search(member.text):
+                                for effect in effects_of(
+                                    self.codebase, self.conditions, member
+                                ):
+                                    if effect.kind == "refuse" and needle.search(effect.message):
+                                        self._messages.append((effect.message, effect.place))
+        return self._messages
+
+    def display_name(self, text: str) -> str | None:
+        """The backend that a display name stands for."""
+        return self.displays.find(text)
+
+    @cached_property
+    def displays(self) -> Displays:
+        """Display names of backends."""
+        return Displays("llm", [*self.names, *self.registry], self.former)
+
+    @cached_property
+    def former(self) -> dict[str, Former]:
+        """Names that earlier or later releases had."""
+        return former_names([*self.names, *self.registry])
+
+    def text_place(self, segment: Segment, line: int) -> Place:
+        """A place known by its line alone."""
+        return LinePlace(segment, None, self.codebase, "", line)

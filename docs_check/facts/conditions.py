@@ -33,7 +33,7 @@ _SUBJECTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("sparse", re.compile(r"(dsa|nsa)_(impl|prefill|decode|\w*backend)")),
     ("elsewhere", re.compile(r"moe|gemm|sampling|grammar|transfer|lora|a2a|allreduce|collective")),
     ("backend", re.compile(
-        r"att(ention|n)_backend|attention_backends|attn_backends|(prefill|decode|draft)_(be|backend)"
+        r"att(ention|n)_backends?|^(explicit_|configured_)?(prefill|decode|draft)_(be|backend)(_str)?$"
         r"|^backend(_str|_name|_type)?$"
     )),
     ("capability", re.compile(r"device_capability|^(sm_)?major$|device_sm|capability|sm_version")),
@@ -201,8 +201,13 @@ class Conditions:
                 name, kind = self._subject(segment, subject, scope)
                 return Term(kind, "in" if positive is holds else "not in", tuple(constant), name)
             name, kind = self._subject(segment, left, scope)
+            other_name, other_kind = self._subject(segment, right, scope)
+            if kind == other_kind == "backend" and op in {"==", "!="}:
+                return Term(
+                    "pair", "true" if positive is holds else "false", (), f"{name} = {other_name}"
+                )
             return Term(
-                kind if kind != "backend" else "other", "true" if holds else "false", (),
+                "other", "true" if holds else "false", (),
                 describe(sx.Compare(left, [(op, right)])),
             )  # fmt: skip
         value = self._number(segment, right, scope)

@@ -64,6 +64,17 @@ class Place:
 
 
 @dataclass(slots=True)
+class LinePlace(Place):
+    """A place known by its line, found in the text and not in the syntax tree."""
+
+    at: int = 0
+
+    def evidence(self, note: str = "") -> Evidence:
+        """File, line and symbol."""
+        return Evidence(self.segment.file, self.at, self.segment.qualname, note or self.note)
+
+
+@dataclass(slots=True)
 class Module:
     """One file, cut into segments."""
 

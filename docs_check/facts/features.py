@@ -1,0 +1,98 @@
+"""Sliding window, vision and chunked prefix cache, by backend."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..data import load
+from ..source import syntax as sx
+from ..source.segments import Segment
+from .literals import values
+from .model import Support
+
+if TYPE_CHECKING:
+    from .code import CodeFacts
+
+_WINDOW = re.compile(r"\blayer\.sliding_window_size\b")
+
+
+def sliding_window(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
+    """Whether a backend reads a layer's window where it computes attention."""
+    chains = facts.class_chains(backend, family)
+    if not chains:
+        return None
+    for chain in chains:
+        seen: set[str] = set()
+        members: list[Segment] = []
+        for segment in chain:
+            for member in segment.members():
+                if member.kind == "def" and member.name not in seen:
+                    seen.add(member.name)
+                    members.append(member)
+        members.sort(key=lambda member: not member.name.startswith("forward"))
+        for member in members:
+            match = _WINDOW.search(member.blanked)
+            if match is not None:
+                line = member.line + member.blanked.count("\n", 0, match.start())
+                return Support(
+                    "yes", [facts.text_place(member, line)],
+                    "layer.sliding_window_size reaches the kernel",
+                )  # fmt: skip
+    return Support(
+        "no", [facts.codebase.place(chains[0][0])], "layer.sliding_window_size is never read"
+    )
+
+
+def vision(facts: CodeFacts, backend: str) -> Support | None:
+    """Whether a multimodal attention exists for a backend's family of kernels."""
+    anchors = facts.scan["vision"]
+    table = facts.constant_table(anchors["folder"], anchors["table"])
+    flag = facts.flags.get(anchors["flag"])
+    named: list[str] = list(load("names")["llm"]["vision"].get(backend, ()))
+    entries = {key: place for key, (_, place) in (table or {}).items()}
+    if flag is not None:
+        for choice in flag.choices:
+            entries.setdefault(choice.value, choice.place)
+    if not entries:
+        return None
+    for key, place in entries.items():
+        if key in named or _same_kernels(backend, key):
+            return Support(
+                "yes", [place], f"--{anchors['flag'].replace('_', '-')} {key}"
+            )
+    owner = next(iter(entries.values()))
+    return Support(
+        "no", [facts.codebase.place(owner.segment)],
+        f"no entry of its kernels among {', '.join(entries)}",
+    )  # fmt: skip
+
+
+def _same_kernels(backend: str, key: str) -> bool:
+    """`aiter_attn` is aiter's, `flashinfer_cudnn` flashinfer's, `amx_attn` intel_amx's."""
+    parts = [part for part in key.split("_") if part not in {"attn", "attention"}]
+    own = backend.split("_")
+    return bool(parts) and (parts[0] == backend or (len(parts) == 1 and parts[0] in own[1:]))
+
+
+def chunked_prefix(facts: CodeFacts, backend: str) -> Support | None:
+    """Whether a backend is in the list of those that read the chunked prefix-cache layout."""
+    found = facts.constant(facts.scan["chunked_prefix"])
+    if found is None:
+        return None
+    segment, items = found
+    for item in items:
+        if item.value == backend:
+            return Support("yes", [item.place], f"listed in {segment.name}")
+    return Support(
+        "no", [facts.codebase.place(segment)],
+        f"not in {segment.name}: {', '.join(map(str, values(items)))}",
+    )  # fmt: skip
+
+
+def reads_attribute(facts: CodeFacts, segment: Segment, name: str) -> sx.Expr | None:
+    """The first read of an attribute in a function."""
+    for node in sx.all_expressions(facts.codebase.body(segment)):
+        if isinstance(node, sx.Attr) and node.name == name:
+            return node
+    return None

@@ -1,0 +1,327 @@
+"""KV-cache dtypes: refusals, lists of backends by dtype, and what the kernels do with scales."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..source import syntax as sx
+from ..source.modules import Place
+from ..source.paths import events
+from .conditions import Condition, Either, Term, family_of, terms
+
+from .model import Effect, Support
+
+if TYPE_CHECKING:
+    from .code import CodeFacts
+
+_SCALES = re.compile(r"\blayer\.k_scale(?:_float)?\b")
+_STORAGE = re.compile(r"\.dtype\s*==\s*torch\.float8_e4m3fn\b")
+_SAYS = re.compile(
+    r"[\"'`]?(?P<dtype>\w+)[\"'`]?(?: KV cache)? (?:requires|is (?:only )?supported by|needs)"
+    r" (?:the )?(?P<name>[\w -]{2,30}?) backend",
+    re.I,
+)
+_LIST_NAME = re.compile(r"^_?(?!\w*(?:GEMM|MOE|RUNNER|LINEAR|DQ))[A-Z0-9_]+_BACKENDS?(?:_CHOICES)?$")
+
+
+def group_values(facts: CodeFacts, group: str) -> list[str]:
+    """The dtypes of a group: those whose name holds it, as `fp8_e4m3` holds fp8."""
+    flag = facts.flags.get(facts.scan["kv_dtype_flag"])
+    return [str(value) for value in (flag.values() if flag else []) if group in str(value)]
+
+
+def support(
+    facts: CodeFacts, backend: str, family: str | None, group: str, *, claimed: bool = False
+) -> tuple[Support | None, list[str]]:
+    """What the code says of a group of dtypes, and the partners that a partial support needs.
+
+    Where support is claimed, only what speaks against it is looked for.
+    """
+    dtypes = group_values(facts, group)
+    if not dtypes:
+        return None, []
+    outcomes = {dtype: refused_by(facts, backend, backend, family, dtype) for dtype in dtypes}
+    open_ = [dtype for dtype, effect in outcomes.items() if effect is None]
+    if not open_:
+        return _hybrid(facts, backend, family, dtypes, outcomes)
+    if claimed:
+        return Support("yes", [], f"nothing refuses {', '.join(open_)}"), []
+    positive = _positive(facts, backend, family, group, open_)
+    if positive is not None:
+        return positive, []
+    refusals = [effect for effect in outcomes.values() if effect is not None]
+    listed = [effect for effect in refusals if backend in _lists(effect)]
+    if listed:
+        return Support("yes", [listed[0].place], listed[0].message), []
+    told = [effect for effect in _allowing(facts, backend, family, open_)]
+    if told:
+        return Support(
+            "yes", [told[0].place], f"accepted: {', '.join(open_)}"
+        ), []
+    return None, []
+
+
+def _lists(effect: Effect) -> tuple[str, ...]:
+    return tuple(
+        value
+        for term in terms(effect.condition, "backend")
+        if term.op == "not in"
+        for value in term.values
+    )
+
+
+def _allowing(
+    facts: CodeFacts, backend: str, family: str | None, dtypes: list[str]
+) -> list[Effect]:
+    """Refusals of every other backend (or dtype), which leave this one standing."""
+    found = []
+    for effect in facts.effects:
+        if effect.kind != "refuse" or (effect.family and family and effect.family != family):
+            continue
+        kv = terms(effect.condition, "kv_dtype")
+        if not kv:
+            continue
+        about = [term for term in kv if term.op == "in" and set(term.values) & set(dtypes)]
+        if about and backend in _lists(effect):
+            found.append(effect)
+        allows = [term for term in kv if term.op == "not in" and set(term.values) & set(dtypes)]
+        if allows and backend in effect.backends:
+            found.append(effect)
+    return found
+
+
+def _hybrid(
+    facts: CodeFacts, backend: str, family: str | None, dtypes: list[str],
+    outcomes: dict[str, Effect | None],
+) -> tuple[Support | None, list[str]]:  # fmt: skip
+    """Refused for both phases; perhaps one phase may use it beside another backend."""
+    # The dtype named last is refused for its own reasons, which tell the most.
+    first = next(effect for effect in reversed(outcomes.values()) if effect is not None)
+    partners: list[str] = []
+    phase = ""
+    takes: set[str] = set()
+    for other in facts.names:
+        if other == backend:
+            continue
+        for dtype in dtypes:
+            if refused_by(facts, backend, other, family, dtype, strict=True) is None and _mentions(
+                facts, backend, other, family, dtype
+            ):
+                partners.append(other)
+                takes.add(dtype)
+                phase = "prefill"
+                break
+    if partners:
+        return Support(
+            "partial", [first.place],
+            f"only as {phase} backend, with {' or '.join(partners)} for decode"
+            f" ({', '.join(dtype for dtype in dtypes if dtype in takes)})",
+            f"{backend} serves {phase} and {' or '.join(partners)} decodes",
+        ), partners  # fmt: skip
+    return Support("no", [first.place], first.message or "refused at start"), []
+
+
+def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str) -> bool:
+    """Whether some check is about this pair: a pair that nothing speaks of is not support."""
+    for effect in facts.effects:
+        if effect.kind != "refuse" or (effect.family and family and effect.family != family):
+            continue
+        if prefill not in effect.backends or decode not in _lists(effect):
+            continue
+        kv = terms(effect.condition, "kv_dtype")
+        if any(term.op == "in" and dtype in term.values for term in kv):
+            return True
+    return False
+
+
+def refused_by(
+    facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str,
+    *, strict: bool = False,
+) -> Effect | None:  # fmt: skip
+    """The check that refuses a dtype with a pair of backends, if one surely does."""
+    backends = {prefill, decode}
+    candidates = [
+        effect
+        for effect in facts.effects
+        if effect.kind == "refuse" and terms(effect.condition, "kv_dtype")
+    ]
+    for name in backends:
+        candidates += [
+            effect
+            for effect in facts.constructor_refusals(name, family)
+            if terms(effect.condition, "kv_dtype")
+        ]
+    for effect in candidates:
+        if _holds(facts, effect.condition, prefill, decode, family, dtype) is True:
+            return effect
+    return None
+
+
+def _holds(
+    facts: CodeFacts, condition: Condition, prefill: str, decode: str, family: str | None,
+    dtype: str,
+) -> bool | None:  # fmt: skip
+    results = [_term(facts, term, prefill, decode, family, dtype) for term in condition]
+    if any(result is False for result in results):
+        return False
+    return True if all(result is True for result in results) else None
+
+
+def _term(
+    facts: CodeFacts, term: Term | Either, prefill: str, decode: str, family: str | None,
+    dtype: str,
+) -> bool | None:  # fmt: skip
+    if isinstance(term, Either):
+        results = [
+            _holds(facts, option, prefill, decode, family, dtype) for option in term.options
+        ]
+        if any(result is True for result in results):
+            return True
+        return False if all(result is False for result in results) else None
+    if term.subject == "kv_dtype" and term.op in {"in", "not in"}:
+        return _dtype_in(dtype, term.values) is (term.op == "in")
+    if term.subject == "family":
+        return None if family is None else (family == term.name) is (term.op == "true")
+    if term.subject == "backend" and term.op in {"in", "not in"}:
+        inside = _backend_in(term, prefill, decode)
+        return None if inside is None else inside is (term.op == "in")
+    if term.subject == "pair":
+        return (prefill == decode) is (term.op == "true")
+    if term.subject == "platform":
+        # The best machine for the launch is taken: what only some machines refuse is no answer.
+        if term.name.endswith("is_cuda"):
+            return term.op == "true"
+        return None
+    return None
+
+
+def _dtype_in(dtype: str, names: tuple[object, ...]) -> bool:
+    plain = {str(name).replace("float8_e4m3fn", "fp8_e4m3").replace("float8_e5m2", "fp8_e5m2")
+             for name in names}  # fmt: skip
+    return dtype in plain
+
+
+def _backend_in(term: Term, prefill: str, decode: str) -> bool | None:
+    """Whether one of the settings that a term looks at holds one of its values."""
+    results: list[bool | None] = []
+    for name in term.name.split("|"):
+        if "draft" in name:
+            continue
+        if "prefill" in name:
+            results.append(prefill in term.values)
+        elif "decode" in name:
+            results.append(decode in term.values)
+        elif prefill == decode or name == "attention_backends_of":
+            results.append(prefill in term.values or decode in term.values)
+        else:
+            results.append(None)
+    if any(result is True for result in results):
+        return True
+    return False if results and all(result is False for result in results) else None
+
+
+def _positive(
+    facts: CodeFacts, backend: str, family: str | None, group: str, dtypes: list[str]
+) -> Support | None:
+    """Signs that the code serves a dtype: lists, messages, scales and storage types."""
+    for segment, items in facts.name_lists():
+        if group.upper() in segment.name.upper() and _LIST_NAME.match(segment.name):
+            if family is not None and _other_family(segment.name, family):
+                continue
+            for item in items:
+                if item.value == backend:
+                    return Support("yes", [item.place], f"listed in {segment.name}")
+    # Block-scaled dtypes are told of kernels with full keys and values; latent caches differ.
+    told = _told(facts, backend, family, group) if family != "mla" else None
+    if told is not None:
+        return told
+    if group != "fp8":
+        return None
+    return _scales(facts, backend, family)
+
+
+def _other_family(name: str, family: str) -> bool:
+    """Whether a constant's name says that it is about the other family."""
+    other = "mha" if family == "mla" else "mla"
+    parts = name.lower().split("_")
+    return other in parts and family not in parts
+
+
+def _told(facts: CodeFacts, backend: str, family: str | None, group: str) -> Support | None:
+    """A message or a help text that names a dtype and the backend that it takes."""
+    for text, place in facts.dtype_messages():
+        for match in _SAYS.finditer(text):
+            dtype = match["dtype"].lower()
+            if group not in dtype or dtype not in group_values(facts, group):
+                continue
+            if facts.display_name(match["name"]) == backend:
+                condition = ""
+                return Support(
+                    "partial", [place], f"--kv-cache-dtype {dtype}: “{match[0].strip()}”",
+                    condition or f"with {dtype}",
+                )  # fmt: skip
+    return None
+
+
+def _scales(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
+    """Reads of a layer's KV scales, or of FP8 storage, in prefill and decode alike."""
+    for chain in facts.class_chains(backend, family):
+        places: list[Place] = []
+        for name in ("forward_decode", "forward_extend"):
+            member = facts.codebase.method(chain, name)
+            if member is None:
+                continue
+            text = member.blanked
+            found = (
+                _scale_place(facts, member, family)
+                if _SCALES.search(text) or _STORAGE.search(text)
+                else None
+            )
+            if found is None:
+                places = []
+                break
+            places.append(found)
+        if places:
+            return Support(
+                "partial", places, "the layer's KV scales go to the kernels", "with fp8 scales",
+                "review" if family == "mla" else "partial",
+            )  # fmt: skip
+    return None
+
+
+def _scale_place(facts: CodeFacts, member: object, family: str | None) -> Place | None:
+    segment = member
+    for event in events(facts.codebase.body(segment)):  # type: ignore[arg-type]
+        for own in sx.own_expressions(event.statement):
+            for node in sx.walk(own):
+                hit = isinstance(node, sx.Attr) and node.name in {"k_scale", "k_scale_float"} and (
+                    sx.dotted(node.value) == "layer"
+                )  # fmt: skip
+                if not hit:
+                    continue
+                condition = facts.conditions.read(segment, event.guards, event.scope)  # type: ignore[arg-type]
+                own_family = family_of(condition)
+                if own_family is not None and family is not None and own_family != family:
+                    continue
+                if family == "mla" and terms(condition, "head_dim"):
+                    continue
+                return facts.codebase.place(segment, event.statement)  # type: ignore[arg-type]
+    return None
+
+
+def fallbacks(facts: CodeFacts, backend: str, group: str) -> list[Effect]:
+    """Settings that move a launch off this backend for a dtype of the group."""
+    return [
+        effect
+        for effect in facts.effects
+        if effect.kind == "set"
+        and effect.field.endswith("attention_backend")
+        and backend in effect.backends
+        and any(
+            term.op == "in" and any(group in str(value) for value in term.values)
+            for term in terms(effect.condition, "kv_dtype")
+        )
+    ]
+
+

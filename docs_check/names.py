@@ -1,0 +1,105 @@
+"""Names: what pages call a backend, and what other releases called it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..matrix.loader import DEFAULT_ENGINE, ROOM, releases
+from .data import load
+
+_PARENTHESES = re.compile(r"\s*\(([^()]*)\)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """A backend's name that this release lacks."""
+
+    name: str
+    first: str
+    last: str
+    removed: str | None
+    replacement: tuple[str, ...] = ()
+    note: str = ""
+
+    def __str__(self) -> str:
+        told = f"removed in {self.removed}" if self.removed else f"last seen in {self.last}"
+        return told + (f" ({self.note})" if self.note else "")
+
+
+@cache
+def _history() -> list[dict[str, Any]]:
+    """The names of all releases, from the newest matrix that has a history."""
+    from ..matrix.compile import read_yaml
+
+    for release in reversed(releases(DEFAULT_ENGINE)):
+        path = ROOM / "data" / DEFAULT_ENGINE / release / "history.yaml"
+        if path.exists():
+            content = read_yaml(path)
+            return [
+                entry
+                for entry in content.get("values", [])
+                if any("attention-backend" in flag for flag in entry.get("flags", []))
+            ]
+    return []
+
+
+def former_names(known: Iterable[str]) -> dict[str, Former]:
+    """Backends of other releases that are not among those known here."""
+    own = set(known)
+    found: dict[str, Former] = {}
+    for entry in _history():
+        name = entry["value"]
+        if name in own or name in found:
+            continue
+        found[name] = Former(
+            name, str(entry.get("first_seen", "")), str(entry.get("last_seen", "")),
+            entry.get("removed_in"), tuple(entry.get("replacement") or ()),
+            entry.get("note") or "",
+        )  # fmt: skip
+    return found
+
+
+class Displays:
+    """Finds the flag value that a display name stands for."""
+
+    def __init__(self, part: str, names: Iterable[str], former: Iterable[str]) -> None:
+        self.names = list(dict.fromkeys(names))
+        self.former = list(former)
+        self._table: dict[str, str] = {}
+        entries: dict[str, list[str]] = load("names")[part]["backends"]
+        for value, displays in entries.items():
+            for display in displays:
+                self._table[display] = value
+        for name in (*self.former, *self.names):
+            self._table[name] = name
+            self._table[name.replace("_", " ")] = name
+
+    def find(self, text: str) -> str | None:
+        """The value for a display name; what is in parentheses is only a second try."""
+        text = text.strip().strip("*`").strip()
+        outside = _PARENTHESES.sub(" ", text).strip()
+        for candidate in (outside, text, *_PARENTHESES.findall(text)):
+            found = self._table.get(re.sub(r"[\s-]+", " ", candidate.lower()).strip())
+            if found is not None:
+                return found
+        return None
+
+    def forms(self, name: str) -> list[str]:
+        """Every way to write a name, longest first."""
+        return sorted((form for form, value in self._table.items() if value == name),
+                      key=len, reverse=True)  # fmt: skip
+
+    def mentions(self, name: str, text: str) -> int:
+        """Where a text first mentions a name (as a word, in any form), or -1."""
+        lowered = text.lower()
+        places = []
+        for form in self.forms(name):
+            pattern = re.escape(form).replace(r"\ ", r"[\s_-]+")
+            match = re.search(rf"(?<![\w-]){pattern}(?![\w])", lowered)
+            if match:
+                places.append(match.start())
+        return min(places, default=-1)
