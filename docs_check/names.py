@@ -103,3 +103,25 @@ class Displays:
             if match:
                 places.append(match.start())
         return min(places, default=-1)
+
+
+@cache
+def _flag_history() -> dict[str, dict[str, Any]]:
+    from ..matrix.compile import read_yaml
+
+    for release in reversed(releases(DEFAULT_ENGINE)):
+        path = ROOM / "data" / DEFAULT_ENGINE / release / "history.yaml"
+        if path.exists():
+            return {entry["name"]: entry for entry in read_yaml(path).get("flags", [])}
+    return {}
+
+
+def former_flag(name: str) -> str | None:
+    """What became of a flag that other releases had, in words."""
+    entry = _flag_history().get(name)
+    if entry is None:
+        return None
+    told = f"removed in {entry['removed_in']}" if entry.get("removed_in") else "of another release"
+    if entry.get("replacement"):
+        told += f"; use {', '.join(entry['replacement'])}"
+    return told

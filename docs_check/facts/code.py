@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -13,15 +14,17 @@ from ..names import Displays, Former, former_names
 from ..source.modules import LinePlace, Place
 from ..source.segments import Segment
 from ..source.syntax import Const, Expr, Map
+from .aliases import find_aliases, find_handlers
 from .conditions import Conditions, Term
 from .effects import effects_of
 from .flags import Flags
 from .literals import Item, Literals
 from .machines import Machines
-from .model import Effect, Flag, PageRule, Registered
+from .model import Alias, Effect, Flag, PageRule, Registered
 from .paging import page_rules
 from .registry import RegistryReader
 from .selection import Decision, Override, decisions, overrides
+from .sparse import Default, defaults, general
 from .speculation import DraftMap, draft_maps
 
 
@@ -37,6 +40,9 @@ class CodeFacts:
         self.scan: dict[str, Any] = load("scan")["llm"]
         self._chains: dict[tuple[str, str | None], list[list[Segment]]] = {}
         self._constructors: dict[tuple[str, str | None], list[Effect]] = {}
+        self._handlers: dict[str, dict[str, Place]] = {}
+        self._sparse_defaults: dict[str, list[Default]] = {}
+        self._definitions: dict[str, list[str]] = {}
         self._lists: list[tuple[Segment, list[Item]]] | None = None
         self._messages: list[tuple[str, Place]] | None = None
 
@@ -298,3 +304,96 @@ class CodeFacts:
     def text_place(self, segment: Segment, line: int) -> Place:
         """A place known by its line alone."""
         return LinePlace(segment, None, self.codebase, "", line)
+
+    # --- further facts that rules ask for
+
+    @cached_property
+    def aliases(self) -> dict[str, Alias]:
+        """Values that are accepted and turned into another."""
+        return find_aliases(self)
+
+    def family_handlers(self, family: str) -> dict[str, Place]:
+        """Backends with a handler for models of a family."""
+        anchors = self.scan["family_handlers"].get(family)
+        if anchors is None:
+            return {}
+        if family not in self._handlers:
+            self._handlers[family] = find_handlers(self, anchors)
+        return self._handlers[family]
+
+    def dtype_backends(self, dtype: str) -> set[str]:
+        """Backends in constants whose name says that they are about a dtype."""
+        return {str(item.value) for _, items in self._dtype_lists(dtype) for item in items}
+
+    def dtype_places(self, dtypes: Iterable[str]) -> list[Place]:
+        """Where those constants stand."""
+        return [
+            self.codebase.place(segment)
+            for dtype in dtypes
+            for segment, _ in self._dtype_lists(dtype)
+        ]
+
+    def _dtype_lists(self, dtype: str) -> list[tuple[Segment, list[Item]]]:
+        key = dtype.upper()
+        stem = "_".join(key.split("_")[:2])
+        pattern = re.compile(rf"(^|_)({re.escape(key)}|{re.escape(stem)})_")
+        return [(segment, items) for segment, items in self.name_lists()
+                if pattern.search(segment.name)]  # fmt: skip
+
+    def flags_about(self, value: str) -> list[Flag]:
+        """Other flags that take a dtype's name as a value, or say that they need it."""
+        found = []
+        for name in self.flags.fields():
+            if "kv_cache" not in name or name == self.scan["kv_dtype_flag"]:
+                continue
+            flag = self.flags.get(name)
+            if flag is not None and value in flag.values():
+                found.append(flag)
+        return found
+
+    def sparse_defaults(self, owner: str) -> list[Default]:
+        """Defaults of a sparse backend's phases that hang on machine and dtype alone."""
+        if owner not in self._sparse_defaults:
+            self._sparse_defaults[owner] = general(defaults(self, owner))
+        return self._sparse_defaults[owner]
+
+    @cached_property
+    def base_class(self) -> Segment | None:
+        """The class that every backend derives from."""
+        anchors = self.scan["base_class"]
+        raw = f"class {anchors['name']}(".encode()
+        for file in self.tree.candidates([anchors["folder"]]):
+            if raw in self.tree.raw(file):
+                module = self.codebase.module(file)
+                for segment in module.find(anchors["name"]) if module is not None else ():
+                    return segment
+        return None
+
+    def defining_files(self, name: str) -> list[str]:
+        """Files that define a function or class of this name, at any level."""
+        if name not in self._definitions:
+            pattern = re.compile(rf"^[ \t]*(?:async )?(?:def|class) {re.escape(name)}\b".encode(),
+                                 re.M)  # fmt: skip
+            needle = name.encode()
+            files = self.tree.candidates(["srt", "multimodal_gen"])
+            self._definitions[name] = [
+                file
+                for file in files
+                if needle in (raw := self.tree.raw(file)) and pattern.search(raw)
+            ]
+        return self._definitions[name]
+
+    def defines(self, name: str) -> bool:
+        """Whether anything of this name is defined."""
+        return bool(self.defining_files(name))
+
+    def other_flag(self, spelling: str) -> bool:
+        """Whether another program of the tree declares a flag: a benchmark, the router."""
+        quoted = f'"{spelling}"'.encode()
+        field = spelling.strip("-").replace("-", "_").encode() + b":"
+        return any(
+            quoted in (raw := self.tree.raw(file)) or field in raw
+            for file in self.tree.files()
+            if file.endswith(("server_args.py", "bench_serving.py", "launch_server.py"))
+            or file.startswith(("cli/", "srt/utils/"))
+        )

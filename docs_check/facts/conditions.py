@@ -172,6 +172,14 @@ class Conditions:
             merged = tuple(dict.fromkeys(value for term in terms for value in term.values))
             names = tuple(dict.fromkeys(term.name for term in terms))
             return [Term(terms[0].subject, "in", merged, "|".join(names))]
+        if flat and len(flat) == len(options) and all(
+            isinstance(term, Term) and term.op == "not in" and term.subject == "backend"
+            and term.values == flat[0].values  # type: ignore[union-attr]
+            for term in flat
+        ):
+            names = tuple(term.name for term in flat if isinstance(term, Term))
+            first = next(term for term in flat if isinstance(term, Term))
+            return [Term("backend", "not in", first.values, "|".join(dict.fromkeys(names)))]
         return [Either(tuple(options))]
 
     def _compare(

@@ -75,7 +75,10 @@ def arms(facts: CodeFacts, mechanism: str) -> list[Arm]:
         condition = facts.conditions.read(member, event.guards, event.scope)
         place = facts.codebase.place(member, event.statement)
         if event.kind == "raise":
-            others = [t for t in terms(condition, "platform")]
+            others = [
+                term for term in terms(condition, "platform")
+                if term.name.lstrip("_") in facts.machines.predicates and term.op == "false"
+            ]  # fmt: skip
             if not others:
                 found.append(Arm(backend, phase, None, event.message() or "refused", place))
             else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..source import syntax as sx
 from ..source.modules import Place
-from .conditions import Condition, terms, without
+from .conditions import Condition, Term, terms, without
 from .effects import effects_of
 from .model import Effect, PageRule, Support
 
@@ -109,6 +109,11 @@ def _rules(
     family: str | None = None,
 ) -> list[PageRule]:  # fmt: skip
     rest = without(effect.condition, "backend", "page_size", "family")
+    if any(isinstance(term, Term) and "arch" in term.name and term.op == "in" for term in rest):
+        return []  # what one model needs says nothing of the backend
+    rest = tuple(
+        term for term in rest if not (isinstance(term, Term) and "arch" in term.name)
+    )
     return [
         PageRule(
             backend, family or effect.family,

@@ -10,7 +10,7 @@ from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import Guard, events
 from ..source.segments import Segment
-from .conditions import Condition, Term, terms
+from .conditions import Condition, Either, Term
 from .model import Support
 
 if TYPE_CHECKING:
@@ -136,28 +136,24 @@ def _values(node: sx.Expr, scope: object) -> list[tuple[str, tuple[Guard, ...]]]
     return []
 
 
-def general(defaults_: list[Default]) -> list[Default]:
-    """Defaults that hang on machine and dtype alone, not on one model's traits."""
-    found = []
-    for default in defaults_:
-        extra = [
-            term
-            for term in default.condition
-            if not (
-                isinstance(term, Term)
-                and (
-                    term.subject in {"platform", "kv_dtype", "capability", "sparse"}
-                    or term.op in {"false", "not in", "unset"}
-                )
-            )
-            and isinstance(term, Term)
-            and term.op in {"true", "in"}
-        ]
-        positive = [
-            term for term in extra if not re.search(r"user_set|is None|architectures", term.name)
-        ]
-        models = [t for t in terms(default.condition, "other") if t.op == "in"
-                  and "arch" in t.name]  # fmt: skip
-        if not positive and not models:
-            found.append(default)
-    return found
+def general(found: list[Default]) -> list[Default]:
+    """Defaults that hang on machine and dtype alone, not on one model's traits or a flag."""
+    if not found:
+        return []
+    common = set(found[0].condition)
+    for default in found[1:]:
+        common &= set(default.condition)
+    kept = []
+    for default in found:
+        rest = tuple(term for term in default.condition if term not in common)
+        if all(_plain(term) for term in rest):
+            kept.append(Default(default.name, default.phase, rest, default.place))
+    return kept
+
+
+def _plain(term: Term | Either) -> bool:
+    if isinstance(term, Either):
+        return True
+    return term.subject in {"platform", "kv_dtype", "capability", "sparse"} or term.op in {
+        "false", "not in", "unset",
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where a page and the code differ."""

@@ -1,0 +1,34 @@
+"""The rules, in the order in which they run. A rule is a module with INFO and `check`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from . import (
+    aliases,
+    chunked_prefix,
+    configuration_keys,
+    constraints,
+    default_backend,
+    default_value,
+    documented_name,
+    gpu_architecture,
+    kv_dtype,
+    launch_command,
+    multimodal,
+    page_sizes,
+    source_path,
+    sliding_window,
+    speculative_topk,
+    sub_backend,
+    symbol,
+    undocumented_name,
+    unknown_flag,
+)
+
+RULES: tuple[ModuleType, ...] = (
+    documented_name, undocumented_name, aliases, page_sizes, kv_dtype, speculative_topk,
+    sliding_window, multimodal, chunked_prefix, gpu_architecture, default_backend, sub_backend,
+    launch_command, source_path, symbol, configuration_keys, constraints, default_value,
+    unknown_flag,
+)  # fmt: skip

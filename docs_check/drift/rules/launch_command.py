@@ -1,0 +1,110 @@
+"""A command on the page would not start.
+
+What it does: checks the flags and values of commands in code fences against the release, and has
+the resolver judge them where it knows the release.
+Why: readers copy commands.
+Example: `--attention-backend cutlass_mla` after its removal.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from ...facts.model import Flag
+from ...launches import Command, Word, commands
+from ...source.modules import Place
+from ..context import Context, RuleInfo, Spot
+
+INFO = RuleInfo("DOC112", "launch-command", "launch-command-would-fail", "error")
+
+
+def check(context: Context) -> None:
+    """Check every command of every fence."""
+    for fence in context.page.fences():
+        for command in commands(fence):
+            if command.kind() == "server":
+                if not _arguments(context, command):
+                    _judge(context, command)
+
+
+def _arguments(context: Context, command: Command) -> bool:
+    """Flags and values; returns whether one was wrong."""
+    facts = context.facts
+    if facts.backend_flag is None:
+        return False
+    wrong = False
+    words = command.arguments()
+    for position, word in enumerate(words):
+        if not word.text.startswith("--"):
+            continue
+        spelling, equals, value = word.text.partition("=")
+        flag = facts.flags.get(spelling)
+        if flag is None:
+            if not facts.flags.exists(spelling) and not facts.other_flag(spelling):
+                wrong = _unknown(context, word, spelling) or wrong
+            continue
+        given = Word(value, word.line, word.column + len(spelling) + 1) if equals else (
+            words[position + 1] if position + 1 < len(words) else None
+        )  # fmt: skip
+        if given is not None and flag.choices and not given.text.startswith("--"):
+            wrong = _value(context, flag, spelling, given) or wrong
+    return wrong
+
+
+def _unknown(context: Context, word: Word, spelling: str) -> bool:
+    known = ["--" + name.replace("_", "-") for name in context.facts.flags.fields()]
+    if any(name.startswith(spelling) for name in known):
+        return False
+    close = difflib.get_close_matches(spelling, known, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    context.report(
+        INFO, Spot(word.line, word.column, word.column + len(spelling)),
+        message=f"`{spelling}` is not a flag of this release{hint}",
+        claim=f"the command launches with {spelling}", actual=f"no such flag{hint}",
+        certainty="review", subject=spelling,
+    )  # fmt: skip
+    return True
+
+
+def _value(context: Context, flag: Flag, spelling: str, given: Word) -> bool:
+    values = [str(value) for value in flag.values()]
+    if given.text in values or _is_placeholder(given.text):
+        return False
+    former = context.facts.former.get(given.text)
+    told = f" ({former})" if former is not None else ""
+    places: list[Place] = [flag.place]
+    if flag.choices:
+        places.append(flag.choices[0].place)
+    context.report(
+        INFO, Spot(given.line, given.column, given.column + len(given.text)),
+        message=f"the command fails: `{given.text}` is not a value of {spelling}{told}",
+        claim=f"the command launches with {given.text}",
+        actual=f"{spelling} takes {', '.join(values)}", places=places, subject=given.text,
+    )  # fmt: skip
+    return True
+
+
+def _is_placeholder(text: str) -> bool:
+    return text.startswith(("<", "$", "{")) or text.isupper()
+
+
+def _judge(context: Context, command: Command) -> None:
+    judge = context.judge
+    if judge is None or judge.release != context.facts.version:
+        return
+    argv = [word.text for word in command.arguments()]
+    if any(_is_placeholder(text) for text in argv):
+        return
+    verdict = judge.judge(argv)
+    if not verdict.refuses:
+        return
+    at = next(
+        (word for word in command.arguments()
+         if any(word.text.partition("=")[0] == flag for flag in verdict.flags)),
+        command.words[0],
+    )  # fmt: skip
+    context.report(
+        INFO, Spot(at.line, at.column),
+        message=f"the command fails on every GPU: {'; '.join(verdict.reasons)}",
+        claim="the command launches", actual="; ".join(verdict.reasons), subject="resolver",
+    )  # fmt: skip

@@ -1,0 +1,47 @@
+"""A page's word on sliding-window attention is not the code's.
+
+What it does: looks whether the backend reads a layer's window where it computes attention.
+Why: without it, models with sliding windows attend to everything, or not at all.
+Example: ❌ for `intel_amx`, whose kernels take the window.
+"""
+
+from __future__ import annotations
+
+from ...facts.features import sliding_window
+from ...pages.claims import read_mark
+from ..context import Context, RuleInfo, Spot
+
+INFO = RuleInfo("DOC107", "sliding-window", "sliding-window", "warning")
+
+
+def check(context: Context) -> None:
+    """Check every sliding-window cell."""
+    simple_feature(
+        context, INFO, "sliding_window", "sliding window",
+        lambda backend, family: sliding_window(context.facts, backend, family),
+    )  # fmt: skip
+
+
+def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, ask: object) -> None:
+    """Compare a column of yes and no with what the code says."""
+    for view in context.support_tables():
+        for row in view.rows:
+            cell = row.get(feature)
+            if cell is None or row.backend is None or row.backend not in context.facts.registry:
+                continue
+            mark = read_mark(cell.text)
+            if mark.value not in {"yes", "no"}:
+                continue
+            support = ask(row.backend, view.family)  # type: ignore[operator]
+            if support is None or support.value == mark.value:
+                continue
+            old, new = ("✅", "❌") if mark.value == "yes" else ("❌", "✅")
+            context.report(
+                info, Spot.of(cell),
+                message=f"{row.name.text}: {label} is “{cell.text}” here; in the code"
+                f" {support.why}",
+                claim=f"{row.name.text}: {label} is “{cell.text}”", actual=support.why,
+                places=support.places, certainty=support.certainty,
+                condition=support.condition,
+                fix=context.cell_fix(cell, cell.raw.replace(old, new)), subject=row.backend,
+            )  # fmt: skip

@@ -1,0 +1,36 @@
+"""A page mentions a flag that the release does not declare.
+
+What it does: looks up every `--flag` in text and tables; commands are judged on their own.
+Why: the argument parser refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...names import former_flag
+from ..context import Context, RuleInfo, Spot
+
+INFO = RuleInfo("DOC119", "unknown-flag", "removed-flag", "warning")
+_FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?![\w-])")
+
+
+def check(context: Context) -> None:
+    """Check flags in prose and cells."""
+    flags = context.facts.flags
+    if context.facts.backend_flag is None:
+        return
+    for block in context.page.prose():
+        for line in block.lines:
+            for match in _FLAG.finditer(line.text):
+                name = f"--{match[1]}"
+                if flags.exists(name) or context.facts.other_flag(name):
+                    continue
+                former = former_flag(name)
+                told = f": {former}" if former else ""
+                context.report(
+                    INFO, Spot(line.number, line.column + match.start()),
+                    message=f"`{name}` is not a flag of this release{told}",
+                    claim=f"{name} exists", actual=f"no such flag{told}",
+                    certainty="proved" if former else "review", subject=name,
+                )  # fmt: skip
