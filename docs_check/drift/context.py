@@ -61,17 +61,41 @@ class Context:
     page: Page
     facts: CodeFacts
     judge: LaunchJudge | None = None
+    diffusion: DiffusionFacts | None = None
     findings: list[DriftFinding] = field(default_factory=list)
 
     @cached_property
     def displays(self) -> Displays:
         """Display names of backends."""
-        return self.facts.displays
+        return self.diffusion.displays if self.diffusion is not None else self.facts.displays
+
+    def flag_exists(self, spelling: str) -> bool:
+        """Whether the program that the page is about declares a flag."""
+        if self.diffusion is not None:
+            return self.diffusion.flag_exists(spelling)
+        return self.facts.flags.exists(spelling) or self.facts.other_flag(spelling)
 
     @cached_property
     def tables(self) -> list[TableView]:
         """Tables whose columns are known."""
-        return read_tables(self.page, self.displays)
+        views = read_tables(self.page, self.displays)
+        for view in views:
+            for row in view.rows:
+                row.target = self.canonical(row.backend)
+        return views
+
+    def canonical(self, name: str | None) -> str | None:
+        """The registered backend that a name comes to, or None."""
+        if name is None or self.diffusion is not None:
+            return None
+        if name in self.facts.registry:
+            return name
+        alias = self.facts.aliases.get(name)
+        return alias.target if alias is not None and alias.target in self.facts.registry else None
+
+    def backend_named(self, text: str) -> str | None:
+        """The registered backend that a display name stands for."""
+        return self.canonical(self.displays.find(text))
 
     @cached_property
     def mentioned(self) -> set[str]:

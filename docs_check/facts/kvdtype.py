@@ -248,6 +248,17 @@ def _other_family(name: str, family: str) -> bool:
     return other in parts and family not in parts
 
 
+def accepting(facts: CodeFacts, backend: str, dtypes: list[str]) -> Effect | None:
+    """A check on the backend's dtypes that admits one of these."""
+    for effect in facts.effects:
+        if effect.kind != "refuse" or backend not in effect.backends:
+            continue
+        for term in terms(effect.condition, "kv_dtype"):
+            if term.op == "not in" and set(map(str, term.values)) & set(dtypes):
+                return effect
+    return None
+
+
 def _told(facts: CodeFacts, backend: str, family: str | None, group: str) -> Support | None:
     """A message or a help text that names a dtype and the backend that it takes."""
     for text, place in facts.dtype_messages():

@@ -31,10 +31,14 @@ class Mark:
 
 @dataclass(slots=True)
 class RowView:
-    """A row of a support table: its name cell and its cells by feature."""
+    """A row of a support table: its name cell and its cells by feature.
+
+    `target` is the backend that the code makes for `backend`: another one for an alias.
+    """
 
     name: Cell
     backend: str | None
+    target: str | None = None
     cells: list[tuple[str, str, Cell]] = field(default_factory=list)
 
     def get(self, feature: str, group: str = "") -> Cell | None:

@@ -26,14 +26,14 @@ def check(context: Context) -> None:
     """Check row labels, statements on backends, and linear attention."""
     for view in context.support_tables():
         for row in view.rows:
-            if row.backend in context.facts.registry and row.backend is not None:
+            if row.target is not None:
                 inside = re.findall(r"\(([^()]*)\)", row.name.text)
-                _label(context, Spot.of(row.name), row.name.text, row.backend, " ".join(inside))
+                _label(context, Spot.of(row.name), row.name.text, row.target, " ".join(inside))
     for block in context.page.prose():
         for line in block.lines:
             head, separator, rest = line.text.partition(":")
-            backend = context.displays.find(head) if separator else None
-            if backend is not None and backend in context.facts.registry:
+            backend = context.backend_named(head) if separator else None
+            if backend is not None:
                 _label(context, Spot.of(line), head, backend, rest)
     _linear_cells(context)
     for block in context.page.prose():

@@ -8,26 +8,76 @@ Example: ✅ for FP4 with `trtllm_mla`, which an earlier check restricts to fp8_
 
 from __future__ import annotations
 
+import re
+
 from ...facts import kvdtype
 from ...facts.model import Support
 from ...pages.claims import TableView, read_mark
+from ...pages.page import Block
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
 
 INFO = RuleInfo("DOC105", "kv-dtype", "kv-dtype", "warning")
+_REQUIRES = re.compile(r"requires `--kv-cache-dtype[ =](\w+)`")
 
 
 def check(context: Context) -> None:
-    """Check every dtype cell."""
+    """Check every dtype cell, and statements on what is required."""
+    for block in context.page.prose():
+        _statement(context, block)
     for view in context.support_tables():
         if view.family != "mla":
             _column(context, view)
         for row in view.rows:
-            if row.backend not in context.facts.registry or row.backend is None:
+            if row.target is None:
                 continue
             for feature, group, cell in row.cells:
                 if feature == "kv_dtype" and group:
-                    _cell(context, view, row.backend, row.name.text, group, cell)
+                    if re.search(r"required|only", read_mark(cell.text).note, re.I):
+                        _required(context, view, row.target, row.name.text, group, Spot.of(cell))
+                    _cell(context, view, row.target, row.name.text, group, cell)
+
+
+def _statement(context: Context, block: Block) -> None:
+    """`TokenSpeed MLA: … requires --kv-cache-dtype fp8_e4m3`."""
+    for line in block.lines:
+        head, separator, rest = line.text.partition(":")
+        match = _REQUIRES.search(rest) if separator else None
+        backend = context.backend_named(head) if match else None
+        if match is None or backend is None:
+            continue
+        family = "mla" if "MLA" in head else None
+        spot = Spot(line.number, line.column + len(head) + 1 + match.start())
+        _required(context, None, backend, head, match[1], spot, family)
+
+
+def _required(
+    context: Context, view: TableView | None, backend: str, shown: str, group: str, spot: Spot,
+    family: str | None = None,
+) -> None:  # fmt: skip
+    """A dtype said to be required, where nothing refuses the others."""
+    facts = context.facts
+    flag = facts.flags.get(facts.scan["kv_dtype_flag"])
+    family = view.family if view is not None else family
+    others = [str(value) for value in (flag.values() if flag else []) if group not in str(value)]
+    open_ = [
+        dtype for dtype in others
+        if kvdtype.refused_by(facts, backend, backend, family, dtype) is None
+    ]  # fmt: skip
+    if not others or not open_:
+        return
+    accepting = kvdtype.accepting(facts, backend, open_)
+    if accepting is None:
+        return
+    context.report(
+        INFO, spot,
+        message=f"{shown}: {group} is not required: {', '.join(open_)} are accepted as well",
+        claim=f"{shown} requires {group}", actual=f"{', '.join(open_)} are accepted",
+        places=[accepting.place],
+        certainty="proved" if context.displays.find(shown) == backend else "partial",
+        condition="" if context.displays.find(shown) == backend else f"as {backend}",
+        subject=f"{backend} required",
+    )  # fmt: skip
 
 
 def _column(context: Context, view: TableView) -> None:
@@ -104,12 +154,12 @@ def _told(
 ) -> bool:
     """Whether the page itself says that the backend needs a partner, and means these partners."""
     claimed = {
-        row.backend
+        row.target
         for row in view.rows
-        if row.backend != backend
+        if row.target != backend
         and (cell := row.get("kv_dtype", group)) is not None
         and read_mark(cell.text).value == "yes"
-        and row.backend in context.facts.registry
+        and row.target is not None
     }
     for block in context.page.prose():
         text = block.text

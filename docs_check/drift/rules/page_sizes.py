@@ -31,8 +31,8 @@ def check(context: Context) -> None:
     for view in context.support_tables():
         for row in view.rows:
             cell = row.get("page_size")
-            if cell is not None and row.backend in context.facts.registry:
-                _cell(context, view, str(row.backend), row.name.text, cell)
+            if cell is not None and row.target is not None:
+                _cell(context, view, row.target, row.name.text, cell)
     for block in context.page.prose():
         _text(context, block)
 
@@ -153,14 +153,14 @@ def _text(context: Context, block: Block) -> None:
     for line in block.lines:
         text = html.unescape(line.text)
         head, separator, rest = text.partition(":")
-        backend = context.displays.find(head) if separator else None
-        stated = _STATED.search(rest) if backend in context.facts.registry else None
+        backend = context.backend_named(head) if separator else None
+        stated = _STATED.search(rest) if backend is not None else None
         if stated and backend is not None:
             _statement(context, line, head, backend, stated[1], family)
         if re.search(r"page[_ -]?sizes?", block.text):
             for match in _BRACKETED.finditer(text):
                 shown, backend = _tail_name(context, match[1])
-                if backend in context.facts.registry and backend is not None:
+                if backend is not None:
                     _statement(context, line, shown, backend, match[2], family, match.start(2))
 
 
@@ -169,7 +169,7 @@ def _tail_name(context: Context, text: str) -> tuple[str, str | None]:
     words = text.split()
     for start in range(max(len(words) - 4, 0), len(words)):
         shown = " ".join(words[start:])
-        found = context.displays.find(shown)
+        found = context.backend_named(shown)
         if found is not None:
             return shown, found
     return text, None

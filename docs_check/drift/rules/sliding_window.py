@@ -27,12 +27,12 @@ def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, a
     for view in context.support_tables():
         for row in view.rows:
             cell = row.get(feature)
-            if cell is None or row.backend is None or row.backend not in context.facts.registry:
+            if cell is None or row.target is None:
                 continue
             mark = read_mark(cell.text)
             if mark.value not in {"yes", "no"}:
                 continue
-            support = ask(row.backend, view.family)  # type: ignore[operator]
+            support = ask(row.target, view.family)  # type: ignore[operator]
             if support is None or support.value == mark.value:
                 continue
             old, new = ("✅", "❌") if mark.value == "yes" else ("❌", "✅")
@@ -43,5 +43,5 @@ def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, a
                 claim=f"{row.name.text}: {label} is “{cell.text}”", actual=support.why,
                 places=support.places, certainty=support.certainty,
                 condition=support.condition,
-                fix=context.cell_fix(cell, cell.raw.replace(old, new)), subject=row.backend,
+                fix=context.cell_fix(cell, cell.raw.replace(old, new)), subject=row.target,
             )  # fmt: skip

@@ -23,15 +23,15 @@ def check(context: Context) -> None:
     """Check topk cells and verify cells."""
     for view in context.support_tables():
         for row in view.rows:
-            if row.backend not in context.facts.registry or row.backend is None:
+            if row.target is None:
                 continue
             for feature, _, cell in row.cells:
                 if feature == "topk_one":
-                    support = one_branch(context.facts, row.backend, view.family)
-                    _judge(context, row.backend, row.name.text, "topk = 1", cell, support)
+                    support = one_branch(context.facts, row.target, view.family)
+                    _judge(context, row.target, row.name.text, "topk = 1", cell, support)
                 elif feature == "topk_many":
-                    support = many_branches(context.facts, row.backend, view.family)
-                    _judge(context, row.backend, row.name.text, "topk > 1", cell, support)
+                    support = many_branches(context.facts, row.target, view.family)
+                    _judge(context, row.target, row.name.text, "topk > 1", cell, support)
     for view in context.tables:
         if view.name == "linear":
             _verify(context, view)

@@ -56,7 +56,7 @@ def _rows(context: Context) -> None:
     for view in context.support_tables():
         if view.family is None or view.family == "mha":
             continue
-        rows = {row.backend for row in view.rows}
+        rows = {name for row in view.rows for name in (row.backend, row.target)}
         for name, place in facts.family_handlers(view.family).items():
             if name in rows or name in facts.aliases:
                 continue
@@ -141,7 +141,7 @@ def _served(context: Context, view: TableView, group: str, dtype: str) -> Spot:
     listed = context.facts.dtype_backends(dtype)
     for row in view.rows:
         cell = row.get("kv_dtype", group)
-        if cell is not None and row.backend in listed and read_mark(cell.text).value == "yes":
+        if cell is not None and row.target in listed and read_mark(cell.text).value == "yes":
             return Spot.of(cell)
     for feature, own, cell in view.columns:
         if feature == "kv_dtype" and own == group:

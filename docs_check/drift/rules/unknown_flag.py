@@ -17,14 +17,11 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?![\w-])")
 
 def check(context: Context) -> None:
     """Check flags in prose and cells."""
-    flags = context.facts.flags
-    if context.facts.backend_flag is None:
-        return
     for block in context.page.prose():
         for line in block.lines:
             for match in _FLAG.finditer(line.text):
                 name = f"--{match[1]}"
-                if flags.exists(name) or context.facts.other_flag(name):
+                if context.flag_exists(name):
                     continue
                 former = former_flag(name)
                 told = f": {former}" if former else ""
