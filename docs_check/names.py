@@ -70,6 +70,7 @@ class Displays:
         self.names = list(dict.fromkeys(names))
         self.former = list(former)
         self._table: dict[str, str] = {}
+        self._patterns: dict[str, re.Pattern[str]] = {}
         entries: dict[str, list[str]] = load("names")[part]["backends"]
         for value, displays in entries.items():
             for display in displays:
@@ -95,14 +96,15 @@ class Displays:
 
     def mentions(self, name: str, text: str) -> int:
         """Where a text first mentions a name (as a word, in any form), or -1."""
-        lowered = text.lower()
-        places = []
-        for form in self.forms(name):
-            pattern = re.escape(form).replace(r"\ ", r"[\s_-]+")
-            match = re.search(rf"(?<![\w-]){pattern}(?![\w])", lowered)
-            if match:
-                places.append(match.start())
-        return min(places, default=-1)
+        pattern = self._patterns.get(name)
+        if pattern is None:
+            forms = "|".join(
+                re.escape(form).replace(r"\ ", r"[\s_-]+") for form in self.forms(name)
+            )
+            pattern = re.compile(rf"(?<![\w-])(?:{forms})(?![\w])" if forms else r"(?!)", re.I)
+            self._patterns[name] = pattern
+        match = pattern.search(text)
+        return match.start() if match else -1
 
 
 @cache

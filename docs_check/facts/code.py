@@ -15,7 +15,7 @@ from ..source.modules import LinePlace, Place
 from ..source.segments import Segment
 from ..source.syntax import Const, Expr, Map
 from .aliases import find_aliases, find_handlers
-from .conditions import Conditions, Term
+from .conditions import Conditions, Term, terms
 from .effects import effects_of
 from .flags import Flags
 from .literals import Item, Literals
@@ -26,6 +26,13 @@ from .registry import RegistryReader
 from .selection import Decision, Override, decisions, overrides
 from .sparse import Default, defaults, general
 from .speculation import DraftMap, draft_maps
+
+
+#: A constructor that may refuse a KV-cache dtype.
+_LOOKS_AT_DTYPE = re.compile(
+    r"(?s)(?:kv_cache_dtype|data_type)\w*\s*(?:not\s+in|!=|==|in)\b.{0,400}\braise\b"
+    r"|(?:kv_cache_dtype|data_type)\w*\s*!=.{0,200}\braise\b"
+)
 
 
 class CodeFacts:
@@ -41,6 +48,7 @@ class CodeFacts:
         self._chains: dict[tuple[str, str | None], list[list[Segment]]] = {}
         self._constructors: dict[tuple[str, str | None], list[Effect]] = {}
         self._handlers: dict[str, dict[str, Place]] = {}
+        self.linear_arms: dict[str, list[Any]] = {}
         self._sparse_defaults: dict[str, list[Default]] = {}
         self._definitions: dict[str, list[str]] = {}
         self._lists: list[tuple[Segment, list[Item]]] | None = None
@@ -101,10 +109,25 @@ class CodeFacts:
             for file in self.tree.candidates(self.scan["resolution"])
             if b"attention_backend" in self.tree.raw(file)
         ]
+        # A function that names no backend says nothing about any.
+        named = re.compile(
+            "[\"'](?:" + "|".join(map(re.escape, {*self.names, *self.registry})) + ")[\"']"
+            "|_BACKEND"
+        )
         return [
             effect
             for segment in self.codebase.functions(files, needle)
+            if named.search(segment.text)
             for effect in effects_of(self.codebase, self.conditions, segment)
+        ]
+
+    @cached_property
+    def dtype_refusals(self) -> list[Effect]:
+        """Those refusals that look at the KV-cache dtype."""
+        return [
+            effect
+            for effect in self.effects
+            if effect.kind == "refuse" and terms(effect.condition, "kv_dtype")
         ]
 
     @cached_property
@@ -196,7 +219,7 @@ class CodeFacts:
             found: list[Effect] = []
             for chain in self.class_chains(backend, family):
                 member = self.codebase.method(chain[:1], "__init__")
-                if member is not None and "raise" in member.blanked:
+                if member is not None and _LOOKS_AT_DTYPE.search(member.blanked):
                     found += [
                         effect
                         for effect in effects_of(self.codebase, self.conditions, member)
@@ -272,7 +295,9 @@ class CodeFacts:
             if flag is not None and flag.help:
                 self._messages.append((flag.help, flag.place))
             needle = re.compile(r"kv_cache|KV cache")
-            words = re.compile(r"(?:requires|needs|supported by) the [\w -]+ backend")
+            words = re.compile(
+                r"KV cache[^\"']{0,40}(?:requires|needs|supported by) the [\w -]+ backend"
+            )
             for name in self.registry:
                 for chain in self.class_chains(name, None):
                     for segment in chain:
@@ -384,8 +409,19 @@ class CodeFacts:
         return self._definitions[name]
 
     def defines(self, name: str) -> bool:
-        """Whether anything of this name is defined."""
-        return bool(self.defining_files(name))
+        """Whether anything of this name is defined; files on attention are looked at first."""
+        if name in self._definitions:
+            return bool(self._definitions[name])
+        pattern = re.compile(rf"^[ \t]*(?:async )?(?:def|class) {re.escape(name)}\b".encode(), re.M)
+        needle = name.encode()
+        files = self.tree.candidates(["srt", "multimodal_gen"])
+        for near in (True, False):
+            for file in files:
+                if ("attention" in file or "platforms" in file) is near:
+                    raw = self.tree.raw(file)
+                    if needle in raw and pattern.search(raw):
+                        return True
+        return False
 
     def other_flag(self, spelling: str) -> bool:
         """Whether another program of the tree declares a flag: a benchmark, the router."""

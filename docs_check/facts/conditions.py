@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ..source import syntax as sx
@@ -99,6 +100,11 @@ class Either:
 Condition = tuple["Term | Either", ...]
 
 
+@cache
+def _subject_of(name: str) -> str | None:
+    return next((subject for subject, pattern in _SUBJECTS if pattern.search(name)), None)
+
+
 class Conditions:
     """Turns guards into terms."""
 
@@ -146,9 +152,9 @@ class Conditions:
         family = _FAMILY.match(name)
         if family:
             return Term("family", op, (), family["family"])
-        for subject, pattern in _SUBJECTS:
-            if subject in {"page_size", "topk", "speculation"} and pattern.search(name):
-                return Term(subject, "set" if holds else "unset", (), name)
+        subject = _subject_of(name)
+        if subject in {"page_size", "topk", "speculation"}:
+            return Term(subject, "set" if holds else "unset", (), name)
         if _PREDICATE.search(name):
             return Term("platform", op, (), name)
         return Term("other", op, (), describe(test))
@@ -270,9 +276,9 @@ class Conditions:
         """Name and kind of what a comparison is about."""
         names = list(_names_of(node, scope))
         for name in names:
-            for subject, pattern in _SUBJECTS:
-                if pattern.search(name):
-                    return name, subject
+            subject = _subject_of(name)
+            if subject is not None:
+                return name, subject
         return (names[0] if names else describe(node)), "other"
 
 

@@ -105,8 +105,8 @@ def _hybrid(
         if other == backend:
             continue
         for dtype in dtypes:
-            if refused_by(facts, backend, other, family, dtype, strict=True) is None and _mentions(
-                facts, backend, other, family, dtype
+            if _mentions(facts, backend, other, family, dtype) and (
+                refused_by(facts, backend, other, family, dtype) is None
             ):
                 partners.append(other)
                 takes.add(dtype)
@@ -124,8 +124,8 @@ def _hybrid(
 
 def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str) -> bool:
     """Whether some check is about this pair: a pair that nothing speaks of is not support."""
-    for effect in facts.effects:
-        if effect.kind != "refuse" or (effect.family and family and effect.family != family):
+    for effect in facts.dtype_refusals:
+        if effect.family and family and effect.family != family:
             continue
         if prefill not in effect.backends or decode not in _lists(effect):
             continue
@@ -136,16 +136,11 @@ def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, d
 
 
 def refused_by(
-    facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str,
-    *, strict: bool = False,
-) -> Effect | None:  # fmt: skip
+    facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str
+) -> Effect | None:
     """The check that refuses a dtype with a pair of backends, if one surely does."""
     backends = {prefill, decode}
-    candidates = [
-        effect
-        for effect in facts.effects
-        if effect.kind == "refuse" and terms(effect.condition, "kv_dtype")
-    ]
+    candidates = list(facts.dtype_refusals)
     for name in backends:
         candidates += [
             effect
@@ -279,16 +274,15 @@ def _scales(facts: CodeFacts, backend: str, family: str | None) -> Support | Non
     """Reads of a layer's KV scales, or of FP8 storage, in prefill and decode alike."""
     for chain in facts.class_chains(backend, family):
         places: list[Place] = []
-        for name in ("forward_decode", "forward_extend"):
-            member = facts.codebase.method(chain, name)
-            if member is None:
-                continue
-            text = member.blanked
-            found = (
-                _scale_place(facts, member, family)
-                if _SCALES.search(text) or _STORAGE.search(text)
-                else None
-            )
+        methods = [
+            member
+            for name in ("forward_decode", "forward_extend")
+            if (member := facts.codebase.method(chain, name)) is not None
+        ]
+        if not all(_SCALES.search(m.blanked) or _STORAGE.search(m.blanked) for m in methods):
+            continue
+        for member in methods:
+            found = _scale_place(facts, member, family)
             if found is None:
                 places = []
                 break

@@ -57,6 +57,12 @@ def dispatchers(facts: CodeFacts) -> dict[str, Segment]:
 
 def arms(facts: CodeFacts, mechanism: str) -> list[Arm]:
     """Every branch of a dispatcher's constructor on the backend of a phase."""
+    if mechanism not in facts.linear_arms:
+        facts.linear_arms[mechanism] = _arms(facts, mechanism)
+    return facts.linear_arms[mechanism]
+
+
+def _arms(facts: CodeFacts, mechanism: str) -> list[Arm]:
     owner = dispatchers(facts).get(mechanism)
     if owner is None:
         return []
@@ -193,7 +199,8 @@ def _platform_verify(facts: CodeFacts, mechanism: str, kind: str) -> Support | N
     method = facts.codebase.method(chain, "forward_extend")
     if method is None or "is_target_verify" not in method.blanked:
         return Support("no", [facts.codebase.place(segment)], "target verification is not handled")
-    for effect in effects_of(facts.codebase, facts.conditions, method):
+    refuses = re.search(r"target_verify[^\n]*:\s*raise\b", method.blanked) is not None
+    for effect in effects_of(facts.codebase, facts.conditions, method) if refuses else ():
         if effect.kind == "refuse" and any(
             isinstance(term, Term) and "target_verify" in term.name and term.op == "true"
             for term in effect.condition

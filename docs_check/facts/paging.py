@@ -22,6 +22,7 @@ _VIEW = re.compile(
     r"|::\s*(?:self\.)?page_size\b",
     re.I,
 )
+_CHECKS_SIZE = re.compile(r"\bpage_size\s*(?:not\s+in\b|!=|==)")
 _PER_TOKEN = re.compile(r"kv_indices")
 
 
@@ -157,9 +158,9 @@ def _from_class(facts: CodeFacts, name: str, segment: Any) -> list[PageRule]:
     """Refusals of page sizes in a backend's constructor."""
     found: list[PageRule] = []
     for member in segment.members():
-        if member.kind != "def" or member.name != "__init__" or "page_size" not in member.blanked:
+        if member.kind != "def" or member.name != "__init__":
             continue
-        if "raise" not in member.blanked and "assert" not in member.blanked:
+        if not _CHECKS_SIZE.search(member.blanked):
             continue
         for effect in effects_of(facts.codebase, facts.conditions, member):
             if effect.kind != "refuse":

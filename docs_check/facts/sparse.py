@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import Guard, events
-from ..source.segments import Segment
+from ..source.segments import Segment, uncommented
 from .conditions import Condition, Either, Term
 from .model import Support
 
@@ -35,24 +35,31 @@ def arms(facts: CodeFacts, backend: str, phase: str) -> dict[str, Place]:
     for chain in facts.class_chains(backend, None):
         method = facts.codebase.method(chain, _METHODS[phase])
         if method is not None:
-            _compared(facts, method, re.compile(r"impl"), found)
-        pattern = re.compile(rf"{phase}_impl\b\s*(==|in\b)")
+            _compared(facts, method, r"\w*impl", found)
         for segment in chain:
             for member in segment.members():
-                if member.kind == "def" and member is not method and pattern.search(member.blanked):
-                    _compared(facts, member, re.compile(rf"{phase}_impl$"), found)
+                if member.kind == "def" and member is not method:
+                    _compared(facts, member, rf"{phase}_impl", found)
     return found
 
 
-def _compared(
-    facts: CodeFacts, segment: Segment, subject: re.Pattern[str], found: dict[str, Place]
+def _compared(facts: CodeFacts, segment: Segment, subject: str, found: dict[str, Place]) -> None:
+    """Strings that a name is compared with; the methods are long and this is all they tell."""
+    if "impl" not in segment.blanked:
+        return
+    text = uncommented(segment.text)
+    for match in re.finditer(rf"{subject}\s*==\s*[\"'](\w+)[\"']", text):
+        _note(facts, segment, match.start(), match[1], found)
+    for match in re.finditer(rf"{subject}\s+in\s*[(\[{{]([^)\]}}]*)[)\]}}]", text):
+        for value in re.findall(r"[\"'](\w+)[\"']", match[1]):
+            _note(facts, segment, match.start(), value, found)
+
+
+def _note(
+    facts: CodeFacts, segment: Segment, position: int, value: str, found: dict[str, Place]
 ) -> None:
-    for node in sx.all_expressions(facts.codebase.body(segment)):
-        if isinstance(node, sx.Compare) and subject.search(sx.last_part(node.left)):
-            op, right = node.ops[0]
-            if op in {"==", "in"}:
-                for value in sx.strings(right):
-                    found.setdefault(value, facts.codebase.place(segment, node))
+    line = segment.line + segment.text.count("\n", 0, position)
+    found.setdefault(value, facts.text_place(segment, line))
 
 
 def support(facts: CodeFacts, backend: str, name: str, phase: str) -> Support | None:

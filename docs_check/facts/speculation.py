@@ -18,6 +18,7 @@ from .paging import rules_for
 if TYPE_CHECKING:
     from .code import CodeFacts
 
+_REFUSES_MANY = re.compile(r"\btopk\s*>\s*1\s*\)?\s*:\s*raise\b")
 _TOPK_MANY = re.compile(r"\btopk\s*>\s*1\b")
 
 
@@ -168,9 +169,7 @@ def _refuses_many(
     for chain in facts.class_chains(backend, family):
         for segment in chain:
             for method in segment.members():
-                if method.kind != "def" or not re.search(r"\btopk\s*>\s*1\b", method.blanked):
-                    continue
-                if "raise" not in method.blanked:
+                if method.kind != "def" or not _REFUSES_MANY.search(method.blanked):
                     continue
                 for effect in effects_of(facts.codebase, facts.conditions, method):
                     if effect.kind == "refuse" and _only_topk(effect):

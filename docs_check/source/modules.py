@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from . import syntax as sx
-from .segments import Segment, split
+from .segments import Segment, split, string_lines
 from .tree import SourceTree
 
 _WORD = re.compile(r"\w+")
@@ -106,7 +107,9 @@ class Codebase:
     def __init__(self, tree: SourceTree) -> None:
         self.tree = tree
         self._modules: dict[str, Module | None] = {}
-        self._lines: dict[int, dict[cst.CSTNode, int]] = {}
+        self._lines: dict[int, dict[int, int]] = {}
+        self._imports: dict[str, dict[str, tuple[str, str]]] = {}
+        self._chains: dict[tuple[str, str], list[Segment]] = {}
         self.parsed_bytes = 0
 
     def module(self, file: str) -> Module | None:
@@ -139,7 +142,9 @@ class Codebase:
         found = segment.cache.get("statements")
         if found is None:
             tree = self._tree(segment)
-            found = sx.statements(tree.body) if tree is not None else []
+            found = []
+            if tree is not None:
+                found, segment.cache["order"] = sx.convert(tree.body)
             segment.cache["statements"] = found
         return found  # type: ignore[return-value]
 
@@ -168,7 +173,8 @@ class Codebase:
         tree: cst.Module | None
         try:
             self.parsed_bytes += len(segment.text)
-            tree = cst.parse_module(segment.text)
+            with _unvalidated():
+                tree = cst.parse_module(segment.text)
         except cst.ParserSyntaxError as error:
             tree = None
             self.tree.problem(
@@ -185,16 +191,20 @@ class Codebase:
 
     def line(self, segment: Segment, node: cst.CSTNode | None) -> int:
         """Line of a node in its file."""
+        if node is None:
+            return segment.line
         tree = self._tree(segment)
-        if node is None or tree is None:
+        if tree is None:
             return segment.line
         known = self._lines.get(id(segment))
         if known is None:
+            known = self._lines[id(segment)] = _cheap_lines(segment)
+        if id(node) not in known:
+            # libcst's own positions render the whole segment again: the slow and exact way.
             wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
             positions = wrapper.resolve(PositionProvider)
-            known = {key: value.start.line for key, value in positions.items()}
-            self._lines[id(segment)] = known
-        return segment.line + known.get(node, 1) - 1
+            known.update({id(key): value.start.line for key, value in positions.items()})
+        return segment.line + known.get(id(node), 1) - 1
 
     def place(self, segment: Segment, item: sx.Expr | sx.Stmt | None = None) -> Place:
         """A citable place for something in a segment."""
@@ -204,15 +214,17 @@ class Codebase:
 
     def imports(self, file: str) -> dict[str, tuple[str, str]]:
         """What a module imports at its top: local name to (module, name there)."""
+        cached = self._imports.get(file)
+        if cached is not None:
+            return cached
         module = self.module(file)
         if module is None:
             return {}
         found: dict[str, tuple[str, str]] = {}
+        self._imports[file] = found
         for segment in module.segments:
             if segment.kind in {"import", "block"} and "import" in segment.blanked:
-                for statement in sx.all_statements(self.parse(segment)):
-                    if isinstance(statement, sx.Import):
-                        found.update(import_targets(statement, file))
+                found.update(_import_names(segment.text, file))
         return found
 
     def resolve(
@@ -250,6 +262,12 @@ class Codebase:
 
     def class_chain(self, segment: Segment, depth: int = 0) -> list[Segment]:
         """A class and its bases inside the tree, nearest first."""
+        key = (segment.file, segment.qualname)
+        if key not in self._chains:
+            self._chains[key] = self._class_chain(segment, depth)
+        return self._chains[key]
+
+    def _class_chain(self, segment: Segment, depth: int) -> list[Segment]:
         chain = [segment]
         if depth > 6:
             return chain
@@ -284,6 +302,80 @@ class Codebase:
         for segment in segments:
             digest.update(normal_form(segment.text).encode())
         return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _unvalidated() -> Iterator[None]:
+    """Leave out the check of every node on its way out of libcst's own parser.
+
+    It guards trees that are built by hand; here it would cost as much as parsing itself.
+    """
+    checked = cst.CSTNode.__post_init__
+    cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        cst.CSTNode.__post_init__ = checked  # type: ignore[method-assign]
+
+
+def _unchecked(node: cst.CSTNode) -> None:
+    """Take a node as the parser made it."""
+
+
+def _cheap_lines(segment: Segment) -> dict[int, int]:
+    """Lines of statements and strings, matched by their order with what is cheap to position.
+
+    Statements come in the same order in the standard library's tree, which knows its lines, and
+    strings in the same order in the text. Where the counts differ, nothing is claimed.
+    """
+    import ast
+
+    order = segment.cache.get("order")
+    found: dict[int, int] = {}
+    if not isinstance(order, sx.Order):
+        return found
+    try:
+        reference = [node.lineno for node in _in_order(ast.parse(segment.text))]
+    except (SyntaxError, ValueError, RecursionError):
+        reference = []
+    if len(reference) == len(order.statements):
+        found = dict(zip(order.statements, reference, strict=True))
+    places = string_lines(segment.text)
+    if len(places) == len(order.strings):
+        found.update(zip(order.strings, places, strict=True))
+    return found
+
+
+def _in_order(node: Any) -> Iterator[Any]:
+    """Statements of the standard library's tree, in the order of the text."""
+    import ast
+
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, name, None) or ():
+            if isinstance(child, ast.stmt):
+                yield child
+            if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+                yield from _in_order(child)
+
+
+def _import_names(text: str, file: str) -> dict[str, tuple[str, str]]:
+    """What the imports of a piece of text bind; they are many, and need no layout."""
+    import ast
+
+    found: dict[str, tuple[str, str]] = {}
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.asname or alias.name: alias.name for alias in node.names}
+            module = "." * node.level + (node.module or "")
+            found.update(import_targets(sx.Import(module, names), file))
+        elif isinstance(node, ast.Import):
+            names = {alias.asname or alias.name: alias.name for alias in node.names}
+            found.update(import_targets(sx.Import("", names), file))
+    return found
 
 
 def import_targets(statement: sx.Import, file: str) -> dict[str, tuple[str, str]]:

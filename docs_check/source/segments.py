@@ -36,6 +36,19 @@ def blank(text: str) -> str:
     return _STRINGS.sub(lambda match: _NOT_NEWLINE.sub(" ", match[0]), text)
 
 
+def string_lines(text: str) -> list[int]:
+    """Line of each string of a text, 1-based."""
+    found = []
+    line, position = 1, 0
+    for match in _STRINGS.finditer(text):
+        if text[match.start()] == "#":
+            continue
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        found.append(line)
+    return found
+
+
 def uncommented(text: str) -> str:
     """The text with comments (not strings) blanked out."""
     return _STRINGS.sub(

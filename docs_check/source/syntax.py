@@ -241,6 +241,27 @@ _BINARY: dict[type[cst.BaseBinaryOp], str] = {
 }  # fmt: skip
 
 
+@dataclass(slots=True)
+class Order:
+    """Statements and strings in the order of the text, by the identity of libcst's nodes.
+
+    They are what positions are matched by; conversion below goes in the order of the text.
+    """
+
+    statements: list[int] = field(default_factory=list)
+    strings: list[int] = field(default_factory=list)
+
+
+_order = Order()
+
+
+def convert(nodes: Sequence[cst.CSTNode]) -> tuple[list[Stmt], Order]:
+    """Convert a module's statements, with the order in which they and their strings stand."""
+    global _order
+    _order = own = Order()
+    return statements(nodes), own
+
+
 def expression(node: cst.BaseExpression) -> Expr:
     """Convert one libcst expression."""
     convert = _EXPRESSIONS.get(type(node))
@@ -260,6 +281,7 @@ def _expressions_below(node: cst.CSTNode) -> Iterator[Expr]:
 
 
 def _string(node: Any) -> Expr:
+    _order.strings.append(id(node))
     try:
         return Const(ast.literal_eval(node.value))
     except (ValueError, SyntaxError):
@@ -282,12 +304,16 @@ def _concatenated(node: cst.ConcatenatedString) -> Expr:
 
 
 def _formatted(node: cst.FormattedString) -> Expr:
+    own = len(_order.strings)
     parts: list[str | Expr] = []
     for part in node.parts:
         if isinstance(part, cst.FormattedStringText):
             parts.append(part.value)
         elif isinstance(part, cst.FormattedStringExpression):
             parts.append(expression(part.expression))
+    # In the text a formatted string is one token, whatever it holds.
+    del _order.strings[own:]
+    _order.strings.append(id(node))
     return Text(parts)
 
 
@@ -407,7 +433,9 @@ def _dict(node: cst.Dict) -> Expr:
 
 
 def _conditional(node: cst.IfExp) -> Expr:
-    return IfElse(expression(node.test), expression(node.body), expression(node.orelse))
+    body = expression(node.body)
+    test = expression(node.test)
+    return IfElse(test, body, expression(node.orelse))
 
 
 def _attribute(node: cst.Attribute) -> Expr:
@@ -437,6 +465,7 @@ def statements(nodes: Sequence[cst.CSTNode]) -> list[Stmt]:
 
 
 def _small(node: cst.BaseSmallStatement) -> Stmt:
+    _order.statements.append(id(node))
     found: Stmt = Blank()
     if isinstance(node, cst.Expr):
         found = Do(expression(node.value))
@@ -451,11 +480,10 @@ def _small(node: cst.BaseSmallStatement) -> Stmt:
             [expression(target.target) for target in node.targets], expression(node.value)
         )
     elif isinstance(node, cst.AnnAssign):
-        found = Assign(
-            [expression(node.target)],
-            expression(node.value) if node.value else None,
-            expression(node.annotation.annotation),
-        )
+        target = expression(node.target)
+        annotation = expression(node.annotation.annotation)
+        value = expression(node.value) if node.value else None
+        found = Assign([target], value, annotation)
     elif isinstance(node, cst.AugAssign):
         found = Augment(
             expression(node.target), type(node.operator).__name__, expression(node.value)
@@ -509,19 +537,20 @@ def _block(node: Any) -> list[Stmt]:
 
 
 def _compound(node: cst.CSTNode) -> Stmt:
+    _order.statements.append(id(node))
     found: Stmt = Blank()
     if isinstance(node, cst.If):
         found = If(expression(node.test), _block(node.body), _block(node.orelse))
     elif isinstance(node, cst.FunctionDef):
-        found = Def(
-            node.name.value, _params(node.params), _block(node.body),
-            [expression(decorator.decorator) for decorator in node.decorators],
-        )  # fmt: skip
+        decorators = [expression(decorator.decorator) for decorator in node.decorators]
+        params = _params(node.params)
+        if node.returns is not None:
+            expression(node.returns.annotation)
+        found = Def(node.name.value, params, _block(node.body), decorators)
     elif isinstance(node, cst.ClassDef):
-        found = Class(
-            node.name.value, [expression(base.value) for base in node.bases], _block(node.body),
-            [expression(decorator.decorator) for decorator in node.decorators],
-        )  # fmt: skip
+        decorators = [expression(decorator.decorator) for decorator in node.decorators]
+        bases = [expression(base.value) for base in node.bases]
+        found = Class(node.name.value, bases, _block(node.body), decorators)
     elif isinstance(node, cst.For):
         found = Loop(
             expression(node.target), expression(node.iter), _block(node.body), _block(node.orelse)
@@ -581,11 +610,15 @@ def _params(node: cst.Parameters) -> list[Param]:
         found.append(
             Param(
                 param.name.value,
-                expression(param.default) if param.default else None,
-                expression(param.annotation.annotation) if param.annotation else None,
+                *_default_and_annotation(param),
             )
         )
     return found
+
+
+def _default_and_annotation(param: cst.Param) -> tuple[Expr | None, Expr | None]:
+    annotation = expression(param.annotation.annotation) if param.annotation else None
+    return (expression(param.default) if param.default else None), annotation
 
 
 def dotted(node: Expr | None) -> str:

@@ -41,6 +41,7 @@ class SourceTree:
     _files: dict[str, int] | None = None
     _bytes: dict[str, bytes] = field(default_factory=dict)
     _texts: dict[str, str | None] = field(default_factory=dict)
+    _candidates: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
 
     @classmethod
     def find(cls, path: Path, skip: Iterable[str] = ()) -> SourceTree:
@@ -89,13 +90,16 @@ class SourceTree:
     def candidates(self, folders: Iterable[str]) -> list[str]:
         """Files below any of `folders`, without the folders that are skipped."""
         prefixes = tuple(folder.rstrip("/") + "/" for folder in folders)
-        wanted = tuple(folder for folder in prefixes)
-        return [
-            name
-            for name in self.files()
-            if (name.startswith(prefixes) or name in wanted or f"{name}/" in prefixes)
-            and not self._skipped(name, prefixes)
-        ]
+        found = self._candidates.get(prefixes)
+        if found is None:
+            found = [
+                name
+                for name in self.files()
+                if (name.startswith(prefixes) or f"{name}/" in prefixes)
+                and not self._skipped(name, prefixes)
+            ]
+            self._candidates[prefixes] = found
+        return found
 
     def _skipped(self, name: str, asked: tuple[str, ...]) -> bool:
         """Whether a file lies in a skipped folder that was not asked for by name."""
