@@ -6,18 +6,38 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..matrix.compile import read_yaml
+import yaml
+
+from ..matrix.errors import MatrixDataError
 from ..matrix.loader import ROOM
 
 FOLDER = ROOM / "data" / "docs"
+#: The matrix's own reader brings pydantic along, which takes longer than a whole check.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
-def load(name: str, folder: Path = FOLDER) -> dict[str, Any]:
-    """One data file, by its name without suffix.
+def load(name: str) -> dict[str, Any]:
+    """One data file of the checker, by its name without suffix.
 
     Raises:
         MatrixDataError: it is missing or broken.
     """
-    content = read_yaml(folder / f"{name}.yaml")
-    return content if isinstance(content, dict) else {}
+    return read(FOLDER / f"{name}.yaml")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        MatrixDataError: it is missing, broken or no mapping.
+    """
+    try:
+        content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 - a safe loader
+    except OSError as error:
+        raise MatrixDataError([f"{path}: {error.strerror or error}"]) from None
+    except yaml.YAMLError as error:
+        raise MatrixDataError([f"{path}: {error}"]) from None
+    if not isinstance(content, dict):
+        raise MatrixDataError([f"{path}: not a mapping"])
+    return content

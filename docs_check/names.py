@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..matrix.loader import DEFAULT_ENGINE, ROOM, releases
-from .data import load
+from .data import load, read
 
 _PARENTHESES = re.compile(r"\s*\(([^()]*)\)\s*")
 
@@ -31,28 +31,23 @@ class Former:
 
 
 @cache
-def _history() -> list[dict[str, Any]]:
+def _history() -> dict[str, Any]:
     """The names of all releases, from the newest matrix that has a history."""
-    from ..matrix.compile import read_yaml
-
     for release in reversed(releases(DEFAULT_ENGINE)):
         path = ROOM / "data" / DEFAULT_ENGINE / release / "history.yaml"
         if path.exists():
-            content = read_yaml(path)
-            return [
-                entry
-                for entry in content.get("values", [])
-                if any("attention-backend" in flag for flag in entry.get("flags", []))
-            ]
-    return []
+            return read(path)
+    return {}
 
 
 def former_names(known: Iterable[str]) -> dict[str, Former]:
     """Backends of other releases that are not among those known here."""
     own = set(known)
     found: dict[str, Former] = {}
-    for entry in _history():
+    for entry in _history().get("values", ()):
         name = entry["value"]
+        if not any("attention-backend" in flag for flag in entry.get("flags", ())):
+            continue
         if name in own or name in found:
             continue
         found[name] = Former(
@@ -107,20 +102,9 @@ class Displays:
         return match.start() if match else -1
 
 
-@cache
-def _flag_history() -> dict[str, dict[str, Any]]:
-    from ..matrix.compile import read_yaml
-
-    for release in reversed(releases(DEFAULT_ENGINE)):
-        path = ROOM / "data" / DEFAULT_ENGINE / release / "history.yaml"
-        if path.exists():
-            return {entry["name"]: entry for entry in read_yaml(path).get("flags", [])}
-    return {}
-
-
 def former_flag(name: str) -> str | None:
     """What became of a flag that other releases had, in words."""
-    entry = _flag_history().get(name)
+    entry = next((one for one in _history().get("flags", ()) if one["name"] == name), None)
     if entry is None:
         return None
     told = f"removed in {entry['removed_in']}" if entry.get("removed_in") else "of another release"

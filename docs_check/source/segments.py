@@ -20,12 +20,18 @@ _STRINGS = re.compile(
     r"|'(?:[^'\\\n]|\\.)*'",
     re.S,
 )
-_NOT_NEWLINE = re.compile(r"[^\n]")
+_SEEN = re.compile(r"\S")
+#: What stands for a blanked character: white space, but none that indents code, so that a line
+#: of a string keeps the indentation that it has and gets no more.
+_FILLER = "\f"
 #: Words that go on with the statement above them.
 _CONTINUES = re.compile(r"(?:else|elif|except|finally|case)\b")
 _DEFINES = re.compile(r"(?:async\s+)?def\s+(\w+)|class\s+(\w+)")
 _ASSIGNS = re.compile(r"(\w+)\s*(?::[^=]*)?=(?!=)|(\w+)\s*:")
-_OPENING, _CLOSING = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
+_AFTER_DECORATOR = re.compile(r"^(?=(?:async\s+)?(?:def|class)\b|@)", re.M)
+_HEADER = re.compile(r"class\s+\w+[^:\[(]*(\((?:[^()]|\([^()]*\))*\))?\s*:")
+_STATEMENT_START = re.compile(r"^(?=[^\W\d]|@)", re.M)
+_NOT_ASSIGNED = ("if", "for", "while", "with", "try", "else", "return", "assert", "raise")
 
 
 def blank(text: str) -> str:
@@ -33,7 +39,12 @@ def blank(text: str) -> str:
 
     A string's quotes go as well; line ends stay, so lines and columns keep their places.
     """
-    return _STRINGS.sub(lambda match: _NOT_NEWLINE.sub(" ", match[0]), text)
+    return _STRINGS.sub(_blanks, text)
+
+
+def _blanks(match: re.Match[str]) -> str:
+    found = match[0]
+    return _SEEN.sub(_FILLER, found) if "\n" in found else _FILLER * len(found)
 
 
 def string_lines(text: str) -> list[int]:
@@ -52,7 +63,7 @@ def string_lines(text: str) -> list[int]:
 def uncommented(text: str) -> str:
     """The text with comments (not strings) blanked out."""
     return _STRINGS.sub(
-        lambda match: _NOT_NEWLINE.sub(" ", match[0]) if match[0][0] == "#" else match[0], text
+        lambda match: _blanks(match) if match[0][0] == "#" else match[0], text
     )
 
 
@@ -62,10 +73,11 @@ class Segment:
 
     Attributes:
         file: path below the package.
-        kind: def, class, import, assign or other.
+        kind: def, class, import, assign, block or other.
         name: what it defines, or an empty string; `qualname` has the classes before it.
         line: first line in the file (1-based), decorators included.
-        text: source, with the indentation taken off.
+        text: source, with the indentation taken off; `blanked` is the same without strings
+            and comments.
         indent: how many columns were taken off.
     """
 
@@ -75,8 +87,8 @@ class Segment:
     qualname: str
     line: int
     text: str
+    blanked: str
     indent: int = 0
-    blanked: str = ""
     _members: list[Segment] | None = None
     cache: dict[str, object] = field(default_factory=dict)
 
@@ -93,8 +105,7 @@ class Segment:
 
     def header(self) -> str:
         """A class's text up to its body: decorators, name and bases."""
-        masked = self.blanked
-        match = re.search(r"class\s+\w+[^:\[(]*(\((?:[^()]|\([^()]*\))*\))?\s*:", masked)
+        match = _HEADER.search(self.blanked)
         return self.text[: match.end()] if match else self.text.partition("\n")[0]
 
 
@@ -107,42 +118,47 @@ def _cut(
     file: str, text: str, masked: str, first_line: int, prefix: str, indent: int = 0
 ) -> Iterator[Segment]:
     """Cut text whose statements begin at column 0."""
-    lines = text.split("\n")
-    masked_lines = masked.split("\n")
     starts: list[int] = []
     depth = 0
+    counted = 0
     decorated = False
-    continued = False
-    for number, line in enumerate(masked_lines):
-        head = line[:1]
-        # Strings are blank here, so a docstring belongs to whatever stands above it.
-        begins = depth <= 0 and not continued and (head.isalpha() or (head and head in "_@"))
-        if begins and not _CONTINUES.match(line):
-            if not decorated:
-                starts.append(number)
-            decorated = head == "@"
-        if "(" in line or "[" in line or "{" in line or ")" in line or "]" in line or "}" in line:
-            depth += len(_OPENING.findall(line)) - len(_CLOSING.findall(line))
-            if depth < 0:
-                depth = 0
-        continued = line.endswith("\\")
-    for position, start in enumerate(starts):
-        end = starts[position + 1] if position + 1 < len(starts) else len(lines)
-        body = "\n".join(lines[start:end])
-        body_masked = "\n".join(masked_lines[start:end])
+    for match in _STATEMENT_START.finditer(masked):
+        position = match.start()
+        # What begins a line inside brackets, or after a backslash, begins no statement.
+        depth += _depth(masked, counted, position)
+        counted = position
+        if depth > 0 or masked[max(position - 2, 0) : position] == "\\\n":
+            continue
+        depth = 0
+        if _CONTINUES.match(masked, position):
+            continue
+        if not decorated:
+            starts.append(position)
+        decorated = masked[position] == "@"
+    line, at = first_line, 0
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else len(masked)
+        line += masked.count("\n", at, start)
+        at = start
+        body_masked = masked[start:end]
         kind, name = _describe(body_masked)
         qualname = f"{prefix}{name}" if name else prefix.rstrip(".")
-        yield Segment(
-            file, kind, name, qualname, first_line + start, body, indent, body_masked
-        )
+        yield Segment(file, kind, name, qualname, line, text[start:end], body_masked, indent)
+
+
+def _depth(masked: str, start: int, end: int) -> int:
+    """How many brackets are opened and not closed in a stretch of text."""
+    count = masked.count
+    return (
+        count("(", start, end) + count("[", start, end) + count("{", start, end)
+        - count(")", start, end) - count("]", start, end) - count("}", start, end)
+    )  # fmt: skip
 
 
 def _describe(masked: str) -> tuple[str, str]:
     position = 0
     while masked[position : position + 1] == "@":
-        after = re.compile(r"^(?=(?:async\s+)?(?:def|class)\b|@)", re.M).search(
-            masked, position + 1
-        )
+        after = _AFTER_DECORATOR.search(masked, position + 1)
         if after is None:
             return "other", ""
         position = after.start()
@@ -153,38 +169,28 @@ def _describe(masked: str) -> tuple[str, str]:
     if rest.startswith(("import ", "from ")):
         return "import", ""
     found = _ASSIGNS.match(rest)
-    if found and not rest.startswith(("if", "for", "while", "with", "try", "else", "return")):
+    if found and not rest.startswith(_NOT_ASSIGNED):
         return "assign", found[1] or found[2]
     if rest.startswith(("if ", "if(", "try", "with ", "for ", "while ")):
         return "block", ""
-    return "other", ""
+    found = _ASSIGNS.match(rest)
+    return ("assign", found[1] or found[2]) if found else ("other", "")
 
 
 def _class_members(segment: Segment) -> Iterator[Segment]:
-    header = segment.header()
-    skipped = header.count("\n")
-    lines = segment.text.split("\n")
-    masked_lines = segment.blanked.split("\n")
-    body, masked_body = lines[skipped + 1 :], masked_lines[skipped + 1 :]
-    width = next(
-        (
-            len(line) - len(line.lstrip())
-            for line, masked in zip(body, masked_body, strict=True)
-            if line.strip() and not line.lstrip().startswith("#")
-        ),
-        0,
-    )
-    if not width:
+    begin = len(segment.header())
+    body_start = segment.text.find("\n", begin)
+    if body_start < 0:
         return
-    text = "\n".join(_dedent(line, width) for line in body)
-    masked = "\n".join(_dedent(line, width) for line in masked_body)
+    body_start += 1
+    masked = segment.blanked[body_start:]
+    # The first statement tells the width; a docstring is blank here and says nothing.
+    first = re.search(r"^([ \t]+)(?=[^\W\d]|@)", masked, re.M)
+    if first is None:
+        return
+    margin = re.compile(rf"^{first[1]}", re.M)
+    line = segment.line + segment.text.count("\n", 0, body_start)
     yield from _cut(
-        segment.file, text, masked, segment.line + skipped + 1, f"{segment.qualname}.",
-        segment.indent + width,
+        segment.file, margin.sub("", segment.text[body_start:]), margin.sub("", masked), line,
+        f"{segment.qualname}.", segment.indent + len(first[1]),
     )  # fmt: skip
-
-
-def _dedent(line: str, width: int) -> str:
-    head = line[:width]
-    return line[width:] if not head.strip() else line
-
