@@ -11,7 +11,7 @@ import yaml
 from ..matrix.errors import MatrixDataError
 from ..matrix.loader import ROOM
 
-FOLDER = ROOM / "data" / "docs"
+FOLDER = Path(ROOM, "data", "docs")
 #: The matrix's own reader brings pydantic along, which takes longer than a whole check.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -33,7 +33,7 @@ def read(path: Path) -> dict[str, Any]:
         MatrixDataError: it is missing, broken or no mapping.
     """
     try:
-        content = yaml.load(path.read_bytes(), Loader=_Loader)  # noqa: S506 - a safe loader
+        content = yaml.load(path.read_bytes(), Loader=_Loader)
     except OSError as error:
         raise MatrixDataError([f"{path}: {error.strerror or error}"]) from None
     except yaml.YAMLError as error:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ..matrix.loader import DEFAULT_ENGINE, ROOM, releases
+from ..matrix.loader import DEFAULT_ENGINE, data_folder, releases
 from .data import load, read
 
 _PARENTHESES = re.compile(r"\s*\(([^()]*)\)\s*")
@@ -34,7 +35,7 @@ class Former:
 def _history() -> dict[str, Any]:
     """The names of all releases, from the newest matrix that has a history."""
     for release in reversed(releases(DEFAULT_ENGINE)):
-        path = ROOM / "data" / DEFAULT_ENGINE / release / "history.yaml"
+        path = Path(data_folder(release=release), "history.yaml")
         if path.exists():
             return read(path)
     return {}

@@ -112,7 +112,7 @@ def find_handlers(facts: CodeFacts, anchors: dict[str, Any]) -> dict[str, Place]
     """First arguments of `Registry.register("name", handler)` calls at module level."""
     found: dict[str, Place] = {}
     needle = f"{anchors['class']}.{anchors['call']}("
-    for file in facts.tree.search(needle, facts.tree.candidates([anchors["folder"]])):
+    for file in facts.tree.search(needle, facts.tree.candidates(anchors["folders"])):
         for segment in facts.codebase.segments([file]):
             if segment.kind == "class" or needle not in segment.text:
                 continue

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from ..data import load
-from ..source.modules import Codebase
-from ..source.tree import SourceTree
 from ..names import Displays, Former, former_names
-from ..source.modules import LinePlace, Place
+from ..source.modules import Codebase, LinePlace, Place
 from ..source.segments import Segment
 from ..source.syntax import Const, Expr, Map
+from ..source.tree import SourceTree
 from .aliases import find_aliases, find_handlers
 from .conditions import Conditions, Term, terms
 from .effects import effects_of
@@ -26,7 +26,6 @@ from .registry import RegistryReader
 from .selection import Decision, Override, decisions, overrides
 from .sparse import Default, defaults, general
 from .speculation import DraftMap, draft_maps
-
 
 #: A constructor that may refuse a KV-cache dtype.
 _LOOKS_AT_DTYPE = re.compile(
@@ -49,6 +48,7 @@ class CodeFacts:
         self._constructors: dict[tuple[str, str | None], list[Effect]] = {}
         self._handlers: dict[str, dict[str, Place]] = {}
         self.linear_arms: dict[str, list[Any]] = {}
+        self.linear_dispatchers: dict[str, Segment] | None = None
         self._sparse_defaults: dict[str, list[Default]] = {}
         self._definitions: dict[str, list[str]] = {}
         self._lists: list[tuple[Segment, list[Item]]] | None = None
@@ -92,10 +92,12 @@ class CodeFacts:
         chain = re.compile(anchors["chain"].encode())
         candidates = self.tree.candidates(anchors["folders"])
         decorated = self.tree.search(anchors["decorator"], candidates)
-        files = [file for file in decorated if re.search(rb"@\s*[\w.]*" + anchors["decorator"].encode(), self.tree.raw(file))]
+        used = re.compile(rb"@\s*[\w.]*" + anchors["decorator"].encode())
+        files = [file for file in decorated if used.search(self.tree.raw(file))]
         if not files:
             files = [file for file in candidates if chain.search(self.tree.raw(file))]
-            files += [file for file in self.tree.search("ATTENTION_BACKENDS", candidates) if file not in files]
+            tables = self.tree.search(anchors["table"], candidates)
+            files += [file for file in tables if file not in files]
         return reader.read(files)
 
     # --- resolution
@@ -111,8 +113,7 @@ class CodeFacts:
         ]
         # A function that names no backend says nothing about any.
         named = re.compile(
-            "[\"'](?:" + "|".join(map(re.escape, {*self.names, *self.registry})) + ")[\"']"
-            "|_BACKEND"
+            "[\"'](?:" + "|".join(map(re.escape, {*self.names, *self.registry})) + ")[\"']|_BACKEND"
         )
         return [
             effect
@@ -185,7 +186,7 @@ class CodeFacts:
     def tokens(name: str) -> set[str]:
         """The words of a name, lower case: `CuteDSLGDNKernel` has cute, dsl, gdn and cutedsl."""
         words = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
-        return {*words, *("".join(pair) for pair in zip(words, words[1:], strict=False)), name.lower()}
+        return {*words, *("".join(pair) for pair in pairwise(words)), name.lower()}
 
     # --- classes
 
@@ -240,17 +241,15 @@ class CodeFacts:
             if needle.search(self.tree.raw(file)):
                 module = self.codebase.module(file)
                 for segment in module.find(name) if module is not None else ():
-                    items = self.literals.assigned(segment)
-                    if items is not None:
-                        return segment, items
+                    values = self.literals.assigned(segment)
+                    if values is not None:
+                        return segment, values
         return None
 
     def _constant_files(self) -> list[str]:
-        return self.tree.candidates([*self.scan["resolution"], "srt"])
+        return self.tree.candidates([*self.scan["lists"], *self.scan["resolution"]])
 
-    def constant_table(
-        self, folder: str, name: str
-    ) -> dict[str, tuple[Expr, Place]] | None:
+    def constant_table(self, folder: str, name: str) -> dict[str, tuple[Expr, Place]] | None:
         """A module constant that is a dict with string keys."""
         raw = name.encode()
         for file in self.tree.candidates([folder]):
@@ -271,9 +270,11 @@ class CodeFacts:
         """Module constants that list backends: upper case, with BACKEND in the name."""
         if self._lists is None:
             self._lists = []
-            pattern = re.compile(rb"^_?[A-Z0-9_]*BACKENDS?[A-Z0-9_]*\s*(?::[^=\n]*)?=\s*[\[({fstF_]", re.M)
+            pattern = re.compile(
+                rb"^_?[A-Z0-9_]*BACKENDS?[A-Z0-9_]*\s*(?::[^=\n]*)?=\s*[\[({fstF_]", re.M
+            )
             known = {*self.names, *self.registry}
-            for file in self.tree.candidates(["srt"]):
+            for file in self.tree.candidates(self.scan["lists"]):
                 raw = self.tree.raw(file)
                 if b"BACKEND" not in raw or not pattern.search(raw):
                     continue
@@ -305,9 +306,7 @@ class CodeFacts:
                             continue
                         for member in segment.members():
                             if member.kind == "def" and words.search(member.text):
-                                for effect in effects_of(
-                                    self.codebase, self.conditions, member
-                                ):
+                                for effect in effects_of(self.codebase, self.conditions, member):
                                     if effect.kind == "refuse" and needle.search(effect.message):
                                         self._messages.append((effect.message, effect.place))
         return self._messages

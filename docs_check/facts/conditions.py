@@ -178,10 +178,16 @@ class Conditions:
             merged = tuple(dict.fromkeys(value for term in terms for value in term.values))
             names = tuple(dict.fromkeys(term.name for term in terms))
             return [Term(terms[0].subject, "in", merged, "|".join(names))]
-        if flat and len(flat) == len(options) and all(
-            isinstance(term, Term) and term.op == "not in" and term.subject == "backend"
-            and term.values == flat[0].values  # type: ignore[union-attr]
-            for term in flat
+        if (
+            flat
+            and len(flat) == len(options)
+            and all(
+                isinstance(term, Term)
+                and term.op == "not in"
+                and term.subject == "backend"
+                and term.values == flat[0].values  # type: ignore[union-attr]
+                for term in flat
+            )
         ):
             names = tuple(term.name for term in flat if isinstance(term, Term))
             first = next(term for term in flat if isinstance(term, Term))
@@ -289,7 +295,7 @@ def _names_of(node: sx.Expr, scope: Scope, depth: int = 0) -> Iterable[str]:
     """Names that an expression goes by: its own, and what local names stand for."""
     if depth > 4:
         return
-    if isinstance(node, sx.Bool) or isinstance(node, sx.Binary):
+    if isinstance(node, (sx.Bool, sx.Binary)):
         for item in sx.children(node):
             yield from _names_of(item, scope, depth + 1)
         return

@@ -156,9 +156,10 @@ class DiffusionFacts:
                             found.setdefault(
                                 old,
                                 Alias(
-                                    old, str(event.value.value),
+                                    old,
+                                    str(event.value.value),
                                     self.codebase.place(segment, event.statement),
-                                ),  # fmt: skip
+                                ),
                             )
         return found
 
@@ -252,9 +253,7 @@ class DiffusionFacts:
                 for segment in chain:
                     for member in segment.members():
                         if member.name == node.name and member.kind == "assign":
-                            return self._returned(
-                                segment, self.codebase.value(member) or node
-                            )
+                            return self._returned(segment, self.codebase.value(member) or node)
         if isinstance(node, sx.Const) and isinstance(node.value, str):
             return self._class_member(node.value)
         if isinstance(node, sx.Name):
@@ -514,9 +513,7 @@ class DiffusionFacts:
         body = self.codebase.body(segment)
         for event in events(body):
             own = self._guarded(segment, event.guards) or owners
-            nodes = [
-                node for expr in sx.own_expressions(event.statement) for node in sx.walk(expr)
-            ]
+            nodes = [node for expr in sx.own_expressions(event.statement) for node in sx.walk(expr)]
             for node in nodes:
                 if isinstance(node, sx.Index):
                     indexed |= {id(part) for part in sx.walk(node.key)}
@@ -533,16 +530,26 @@ class DiffusionFacts:
                 if outer is not None and outer.name in {"copy", "items", "get"}:
                     found.append(
                         Key(
-                            name, self.codebase.place(segment, event.statement), None, False,
-                            False, name, own,
-                        )  # fmt: skip
+                            name,
+                            self.codebase.place(segment, event.statement),
+                            None,
+                            False,
+                            False,
+                            name,
+                            own,
+                        )
                     )
                     continue
                 found.append(
                     Key(
-                        name, self.codebase.place(segment, event.statement), default,
-                        has_default, id(node) in indexed, "", own,
-                    )  # fmt: skip
+                        name,
+                        self.codebase.place(segment, event.statement),
+                        default,
+                        has_default,
+                        id(node) in indexed,
+                        "",
+                        own,
+                    )
                 )
         return found
 
@@ -562,9 +569,13 @@ class DiffusionFacts:
                 default = node.args[1] if len(node.args) > 1 else None
                 value = self._default(segment, default, scope)
                 return str(node.args[0].value), value, len(node.args) > 1
-        if isinstance(node, sx.Index) and isinstance(node.key, sx.Const):
-            if self._is_config(node.value, scope, field_) and isinstance(node.key.value, str):
-                return node.key.value, None, False
+        if (
+            isinstance(node, sx.Index)
+            and isinstance(node.key, sx.Const)
+            and isinstance(node.key.value, str)
+            and self._is_config(node.value, scope, field_)
+        ):
+            return node.key.value, None, False
         return None
 
     def _default(self, segment: Segment, node: sx.Expr | None, scope: Scope) -> Any:
@@ -724,8 +735,6 @@ class DiffusionFacts:
                 if effect.kind == "refuse" and listed:
                     found.append(effect)
         return found
-
-
 
 
 def _initials(name: str) -> str:

@@ -58,9 +58,7 @@ def vision(facts: CodeFacts, backend: str) -> Support | None:
         return None
     for key, place in entries.items():
         if key in named or _same_kernels(backend, key):
-            return Support(
-                "yes", [place], f"--{anchors['flag'].replace('_', '-')} {key}"
-            )
+            return Support("yes", [place], f"--{anchors['flag'].replace('_', '-')} {key}")
     owner = next(iter(entries.values()))
     return Support(
         "no", [facts.codebase.place(owner.segment)],

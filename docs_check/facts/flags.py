@@ -45,9 +45,7 @@ class Flags:
             return True
         needle = spelling.encode()
         quoted = (b'"' + needle + b'"', b"'" + needle + b"'")
-        return any(
-            form in self.codebase.tree.raw(file) for file in self.files for form in quoted
-        )
+        return any(form in self.codebase.tree.raw(file) for file in self.files for form in quoted)
 
     def fields(self) -> list[str]:
         """Every annotated field of the classes that hold arguments, by name."""
@@ -107,9 +105,7 @@ class Flags:
             )  # fmt: skip
         return None
 
-    def _choices(
-        self, segment: Segment, node: sx.Expr | None, scope: Scope | None
-    ) -> list[Choice]:
+    def _choices(self, segment: Segment, node: sx.Expr | None, scope: Scope | None) -> list[Choice]:
         items = self.literals.collection(segment, node, scope) if node is not None else None
         return [Choice(item.value, item.place, item.comment) for item in items or ()]
 

@@ -9,7 +9,6 @@ from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import events
 from .conditions import Condition, Either, Term, family_of, terms
-
 from .model import Effect, Support
 
 if TYPE_CHECKING:
@@ -22,7 +21,9 @@ _SAYS = re.compile(
     r" (?:the )?(?P<name>[\w -]{2,30}?) backend",
     re.I,
 )
-_LIST_NAME = re.compile(r"^_?(?!\w*(?:GEMM|MOE|RUNNER|LINEAR|DQ))[A-Z0-9_]+_BACKENDS?(?:_CHOICES)?$")
+_LIST_NAME = re.compile(
+    r"^_?(?!\w*(?:GEMM|MOE|RUNNER|LINEAR|DQ))[A-Z0-9_]+_BACKENDS?(?:_CHOICES)?$"
+)
 
 
 def group_values(facts: CodeFacts, group: str) -> list[str]:
@@ -54,11 +55,9 @@ def support(
     listed = [effect for effect in refusals if backend in _lists(effect)]
     if listed:
         return Support("yes", [listed[0].place], listed[0].message), []
-    told = [effect for effect in _allowing(facts, backend, family, open_)]
+    told = list(_allowing(facts, backend, family, open_))
     if told:
-        return Support(
-            "yes", [told[0].place], f"accepted: {', '.join(open_)}"
-        ), []
+        return Support("yes", [told[0].place], f"accepted: {', '.join(open_)}"), []
     return None, []
 
 
@@ -168,9 +167,7 @@ def _term(
     dtype: str,
 ) -> bool | None:  # fmt: skip
     if isinstance(term, Either):
-        results = [
-            _holds(facts, option, prefill, decode, family, dtype) for option in term.options
-        ]
+        results = [_holds(facts, option, prefill, decode, family, dtype) for option in term.options]
         if any(result is True for result in results):
             return True
         return False if all(result is False for result in results) else None
@@ -328,5 +325,3 @@ def fallbacks(facts: CodeFacts, backend: str, group: str) -> list[Effect]:
             for term in terms(effect.condition, "kv_dtype")
         )
     ]
-
-

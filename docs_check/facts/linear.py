@@ -45,13 +45,17 @@ class Automatic:
 
 def dispatchers(facts: CodeFacts) -> dict[str, Segment]:
     """Dispatcher classes by mechanism (`gdn`, `kda`)."""
+    if facts.linear_dispatchers is not None:
+        return facts.linear_dispatchers
     anchors = facts.scan["linear"]
     pattern = re.compile(anchors["dispatcher"])
     found: dict[str, Segment] = {}
-    for segment in facts.codebase.segments(facts.tree.candidates([anchors["folder"]])):
+    files = facts.tree.search(anchors["needle"], facts.tree.candidates([anchors["folder"]]))
+    for segment in facts.codebase.segments(files):
         match = pattern.search(segment.name) if segment.kind == "class" else None
         if match:
             found[match[1].lower()] = segment
+    facts.linear_dispatchers = found
     return found
 
 
@@ -201,10 +205,14 @@ def _platform_verify(facts: CodeFacts, mechanism: str, kind: str) -> Support | N
         return Support("no", [facts.codebase.place(segment)], "target verification is not handled")
     refuses = re.search(r"target_verify[^\n]*:\s*raise\b", method.blanked) is not None
     for effect in effects_of(facts.codebase, facts.conditions, method) if refuses else ():
-        if effect.kind == "refuse" and any(
-            isinstance(term, Term) and "target_verify" in term.name and term.op == "true"
-            for term in effect.condition
-        ) and len(effect.condition) == 1:
+        if (
+            effect.kind == "refuse"
+            and any(
+                isinstance(term, Term) and "target_verify" in term.name and term.op == "true"
+                for term in effect.condition
+            )
+            and len(effect.condition) == 1
+        ):
             return Support("no", [effect.place], effect.message)
     line = method.line + method.blanked[: method.blanked.find("is_target_verify")].count("\n")
     own = method.file == segment.file and kind in segment.file
@@ -235,9 +243,7 @@ def platform_class(facts: CodeFacts, mechanism: str, kind: str) -> Segment | Non
             ]
             if any(result is False for result in outcome):
                 continue
-            found = facts.codebase.lookup(
-                wrapper.file, local, {local: (statement.module, remote)}
-            )
+            found = facts.codebase.lookup(wrapper.file, local, {local: (statement.module, remote)})
             if found is not None:
                 best = found
     return best
@@ -264,7 +270,12 @@ def automatic(facts: CodeFacts, mechanism: str) -> list[Automatic]:
     anchors = facts.scan["linear"]
     pattern = re.compile(rf"\bdef \w*{mechanism}\w*(prefill|decode|verify)\w*default\w*\(")
     found: list[Automatic] = []
-    files = facts.tree.candidates([anchors["folder"]])
+    raw = re.compile(pattern.pattern.encode())
+    files = [
+        file
+        for file in facts.tree.candidates([anchors["folder"]])
+        if raw.search(facts.tree.raw(file))
+    ]
     for segment in facts.codebase.functions(files, pattern):
         match = pattern.search(segment.blanked)
         if match is None or f"def {segment.name}(" not in match[0]:
@@ -292,9 +303,12 @@ def automatic(facts: CodeFacts, mechanism: str) -> list[Automatic]:
             if platform:
                 found.append(
                     Automatic(
-                        str(effect.value.value), phase[1], effect.place.segment, effect.place,
+                        str(effect.value.value),
+                        phase[1],
+                        effect.place.segment,
+                        effect.place,
                         [effect],
-                    )  # fmt: skip
+                    )
                 )
     return found
 

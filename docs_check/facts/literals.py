@@ -70,9 +70,10 @@ class Literals:
             if isinstance(item, sx.Const):
                 found.append(
                     Item(
-                        item.value, self.codebase.place(segment, item),
+                        item.value,
+                        self.codebase.place(segment, item),
                         node.comments.get(index, ""),
-                    )  # fmt: skip
+                    )
                 )
                 continue
             value = self.constant(segment, item, scope, depth + 1)

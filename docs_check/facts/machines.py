@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..data import load
 from .conditions import Condition, Either, Term
+
+_COMPARISONS: dict[str, Callable[[Any, tuple[Any, ...]], bool]] = {
+    "in": lambda actual, values: actual in values,
+    "not in": lambda actual, values: actual not in values,
+    "<": lambda actual, values: bool(actual < values[0]),
+    "<=": lambda actual, values: bool(actual <= values[0]),
+    ">": lambda actual, values: bool(actual > values[0]),
+    ">=": lambda actual, values: bool(actual >= values[0]),
+}
 
 _SM = re.compile(r"\bSM\s?(\d{2,3})(x?)(?![\w.])", re.I)
 
@@ -121,13 +130,10 @@ class Machines:
             actual = major
         else:
             return None
+        compare = _COMPARISONS.get(term.op)
         try:
-            return {
-                "in": lambda: actual in term.values, "not in": lambda: actual not in term.values,
-                "<": lambda: actual < first, "<=": lambda: actual <= first,
-                ">": lambda: actual > first, ">=": lambda: actual >= first,
-            }[term.op]()  # fmt: skip
-        except (KeyError, TypeError):
+            return compare(actual, term.values) if compare is not None else None
+        except TypeError:
             return None
 
     def condition(self, condition: Condition, machine: str) -> bool | None:

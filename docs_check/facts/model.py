@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
 from ..source.modules import Place
@@ -26,7 +27,7 @@ class Flag:
     field: str
     names: tuple[str, ...]
     place: Place
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[Choice] = dataclasses.field(default_factory=list)
     default: Any = None
     help: str = ""
 
@@ -59,10 +60,10 @@ class Registered:
 
     name: str
     place: Place
-    implementations: list[Implementation] = field(default_factory=list)
+    implementations: list[Implementation] = dataclasses.field(default_factory=list)
     only: str | None = None
     target: str | None = None
-    refusals: list[Effect] = field(default_factory=list)
+    refusals: list[Effect] = dataclasses.field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -98,8 +98,10 @@ def _grown(facts: CodeFacts, effect: Effect) -> dict[str, list[Any]] | None:
 
 def _from_refusal(effect: Effect) -> list[PageRule]:
     for term in terms(effect.condition, "page_size"):
-        if term.op == "not in" and effect.backends and all(
-            isinstance(value, int) for value in term.values
+        if (
+            term.op == "not in"
+            and effect.backends
+            and all(isinstance(value, int) for value in term.values)
         ):
             return _rules(effect, term.values, "refused", None)
     return []
@@ -112,15 +114,17 @@ def _rules(
     rest = without(effect.condition, "backend", "page_size", "family")
     if any(isinstance(term, Term) and "arch" in term.name and term.op == "in" for term in rest):
         return []  # what one model needs says nothing of the backend
-    rest = tuple(
-        term for term in rest if not (isinstance(term, Term) and "arch" in term.name)
-    )
+    rest = tuple(term for term in rest if not (isinstance(term, Term) and "arch" in term.name))
     return [
         PageRule(
-            backend, family or effect.family,
+            backend,
+            family or effect.family,
             tuple(value for value in allowed if isinstance(value, int)),
-            outcome, target, rest, effect.place,
-        )  # fmt: skip
+            outcome,
+            target,
+            rest,
+            effect.place,
+        )
         for backend in effect.backends
     ]
 
@@ -142,9 +146,14 @@ def _defaults(facts: CodeFacts, effect: Effect, target: int | None) -> list[Page
     }
     return [
         PageRule(
-            str(name), None, (), "default", target, without(effect.condition, "page_size"),
+            str(name),
+            None,
+            (),
+            "default",
+            target,
+            without(effect.condition, "page_size"),
             effect.place,
-        )  # fmt: skip
+        )
         for name in chosen
     ]
 
@@ -169,9 +178,14 @@ def _from_class(facts: CodeFacts, name: str, segment: Any) -> list[PageRule]:
                 if term.op == "not in" and len(effect.condition) == 1:
                     found.append(
                         PageRule(
-                            name, None, tuple(v for v in term.values if isinstance(v, int)),
-                            "refused", None, (), effect.place,
-                        )  # fmt: skip
+                            name,
+                            None,
+                            tuple(v for v in term.values if isinstance(v, int)),
+                            "refused",
+                            None,
+                            (),
+                            effect.place,
+                        )
                     )
     return found
 

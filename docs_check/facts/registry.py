@@ -25,7 +25,7 @@ class RegistryReader:
         self.codebase = codebase
         self.conditions = conditions
         self._decorator = re.compile(rf"@\s*[\w.]*{decorator}\s*\(")
-        self._table = re.compile(table)
+        self._table = re.compile(rf"^_?{table}$")
         self._chain = re.compile(chain)
 
     def read(self, files: Sequence[str]) -> dict[str, Registered]:
@@ -108,9 +108,12 @@ class RegistryReader:
         }
         entry.implementations.append(
             Implementation(
-                target, family_of(condition), arguments, condition,
+                target,
+                family_of(condition),
+                arguments,
+                condition,
                 self.codebase.place(segment, event.statement),
-            )  # fmt: skip
+            )
         )
 
     def _registered_name(self, segment: Segment) -> str | None:

@@ -58,9 +58,11 @@ def decisions(facts: CodeFacts) -> list[Decision]:
             condition = facts.conditions.read(segment, (*event.guards, *extra), event.scope)
             found.append(
                 Decision(
-                    value, family_of(condition), condition,
+                    value,
+                    family_of(condition),
+                    condition,
                     facts.codebase.place(segment, event.statement),
-                )  # fmt: skip
+                )
             )
     return found
 
@@ -78,13 +80,10 @@ def _values(node: sx.Expr) -> Iterable[tuple[str, tuple[Guard, ...]]]:
 
 def selector(facts: CodeFacts) -> Segment | None:
     """The function that picks the default backend."""
-    pattern = re.compile(facts.scan["selector"])
+    anchors = facts.scan["selector"]
+    pattern = re.compile(anchors["pattern"])
     candidates: list[Segment] = []
-    files = [
-        file
-        for file in facts.tree.candidates(facts.scan["resolution"])
-        if pattern.search(facts.tree.raw(file).decode("utf-8", "ignore"))
-    ]
+    files = facts.tree.search(anchors["needle"], facts.tree.candidates(facts.scan["resolution"]))
     for segment in facts.codebase.functions(files, pattern):
         if pattern.search(segment.name):
             candidates.append(segment)
@@ -124,9 +123,13 @@ def overrides(facts: CodeFacts) -> list[Override]:
                 if value in known:
                     found.append(
                         Override(
-                            value, architectures, effect.condition, effect.place, segment.name,
+                            value,
+                            architectures,
+                            effect.condition,
+                            effect.place,
+                            segment.name,
                             effect.field,
-                        )  # fmt: skip
+                        )
                     )
     return found
 
@@ -151,9 +154,7 @@ def _effect_values(node: object, locals_: dict[str, list[str]]) -> list[str]:
     return []
 
 
-def reachable(
-    facts: CodeFacts, family: str, machine: str
-) -> list[tuple[Decision, Condition]]:
+def reachable(facts: CodeFacts, family: str, machine: str) -> list[tuple[Decision, Condition]]:
     """Decisions that a machine class may come to, each with what else they hang on."""
     found: list[tuple[Decision, Condition]] = []
     for decision in facts.decisions:
@@ -186,5 +187,3 @@ def _reduce(facts: CodeFacts, term: Term | Either, machine: str) -> Term | Eithe
     if len(options) == 1 and len(options[0]) == 1:
         return options[0][0]
     return Either(tuple(options))
-
-

@@ -115,14 +115,14 @@ def defaults(facts: CodeFacts, backend: str) -> list[Default]:
             if not match:
                 continue
             for value, extra in _values(event.value, event.scope):
-                condition = facts.conditions.read(
-                    segment, (*event.guards, *extra), event.scope
-                )
+                condition = facts.conditions.read(segment, (*event.guards, *extra), event.scope)
                 found.append(
                     Default(
-                        value, match[1], condition,
+                        value,
+                        match[1],
+                        condition,
                         facts.codebase.place(segment, event.statement),
-                    )  # fmt: skip
+                    )
                 )
     return found
 

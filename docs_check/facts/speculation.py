@@ -35,7 +35,7 @@ def draft_maps(facts: CodeFacts) -> list[DraftMap]:
     anchors = facts.scan["draft_maps"]
     pattern = re.compile(rf"\bdef ({anchors['functions']})\b")
     files = facts.tree.candidates([anchors["folder"]])
-    names = [name for name in anchors["functions"].split("|")]
+    names = anchors["functions"].split("|")
     files = [file for file in files if any(name.encode() in facts.tree.raw(file) for name in names)]
     found = []
     for segment in facts.codebase.functions(files, pattern):
@@ -57,12 +57,14 @@ def draft_maps(facts: CodeFacts) -> list[DraftMap]:
 def refuses_speculation(facts: CodeFacts, backend: str) -> Effect | None:
     """A check that refuses speculative decoding with a backend altogether."""
     entry = facts.registry.get(backend)
-    for effect in (*facts.effects, *(entry.refusals if entry else ())):
+    own_checks = entry.refusals if entry is not None else []
+    checks: list[Effect] = [*facts.effects, *own_checks]
+    for effect in checks:
         if effect.kind != "refuse":
             continue
-        if entry is None or effect not in entry.refusals:
-            if backend not in effect.backends:
-                continue
+        own = entry is not None and effect in entry.refusals
+        if not own and backend not in effect.backends:
+            continue
         rest = without(effect.condition, "backend", "family")
         if rest and all(
             isinstance(term, Term)
@@ -146,9 +148,7 @@ def page_tree(facts: CodeFacts) -> tuple[Effect, tuple[str, ...]] | None:
     return None
 
 
-def _refuses_many(
-    facts: CodeFacts, backend: str, family: str | None
-) -> tuple[Effect, str] | None:
+def _refuses_many(facts: CodeFacts, backend: str, family: str | None) -> tuple[Effect, str] | None:
     for effect in facts.effects:
         if (
             effect.kind == "refuse"
@@ -168,6 +168,8 @@ def _refuses_many(
                         return effect, "when the draft backend is made"
     for chain in facts.class_chains(backend, family):
         for segment in chain:
+            if not _TOPK_MANY.search(segment.blanked):
+                continue
             for method in segment.members():
                 if method.kind != "def" or not _REFUSES_MANY.search(method.blanked):
                     continue
@@ -211,9 +213,7 @@ def _draft_classes(
                 continue
             for node in sx.walk(event.value):
                 if isinstance(node, sx.Call):
-                    target = facts.codebase.lookup(
-                        method.file, sx.last_part(node.func), local
-                    )
+                    target = facts.codebase.lookup(method.file, sx.last_part(node.func), local)
                     if target is not None and target.kind == "class":
                         chains.append(facts.codebase.class_chain(target))
     return chains

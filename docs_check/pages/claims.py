@@ -17,7 +17,7 @@ _YES = re.compile(r"✅|✔|☑|^yes\b|^supported\b", re.I)
 _NO = re.compile(r"❌|✖|✗|^no\b(?!\w)|^unsupported\b|not supported", re.I)
 _PARTIAL = re.compile(r"⚠|🟡|^partial", re.I)
 _NONE = re.compile(r"^(n/?a|-|–|—)$", re.I)
-_NUMBERS = re.compile(r"^\{?\s*\d+(?:\s*(?:,|/|or|and|\||∈)\s*)*(?:\d+(?:\s*(?:,|/|or|and|\|)\s*)*)*\}?")
+_NUMBERS = re.compile(r"^\{?\s*\d+(?:\s*(?:,|/|or|and|\|)\s*(?:or\s*)?\d+)*(?:\s*\})?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,9 +214,7 @@ class _Reader:
         lines = [line for line in lines if line.text and set(line.text) - {"=", "-"}]
         while self.section and self.section[-1][0] >= level:
             self.section.pop()
-        block = Block(
-            "heading", lines, level, section=tuple(name for _, name in self.section)
-        )
+        block = Block("heading", lines, level, section=tuple(name for _, name in self.section))
         self.section.append((level, block.text))
         self._add(block)
 
@@ -265,9 +263,12 @@ class _Reader:
             lines.append(Line(offset + index, max(raw.find(text), 0) + 1 if text else 1, text))
         self._add(
             Block(
-                "fence", lines, language=info[0] if info else "", section=self._section(),
+                "fence",
+                lines,
+                language=info[0] if info else "",
+                section=self._section(),
                 lead=self.lead,
-            ),  # fmt: skip
+            ),
             leads=False,
         )
 
@@ -289,9 +290,7 @@ def _place_tables(page: Page) -> None:
             last = above[-1]
             table.lead = last.text if last.kind != "heading" else ""
             table.lead_line = last.line
-            table.section = (
-                (*last.section, last.text) if last.kind == "heading" else last.section
-            )
+            table.section = (*last.section, last.text) if last.kind == "heading" else last.section
             headings = [block for block in above if block.kind == "heading"]
             if headings:
                 table.heading_line = headings[-1].line

@@ -6,6 +6,7 @@ import html
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from itertools import pairwise
 
 _TABLE = re.compile(r"<table\b", re.I)
 _TABLE_END = re.compile(r"</table\s*>", re.I)
@@ -196,9 +197,7 @@ class _TableParser(HTMLParser):
         self._end_row()
         if not self.header and self.rows:
             self.header = self.rows.pop(0)
-        return Table(
-            self.header, self.rows, self.line, self.line + self.source.count("\n")
-        )
+        return Table(self.header, self.rows, self.line, self.line + self.source.count("\n"))
 
 
 def markdown_cells(source: str, line: int) -> list[Cell]:
@@ -212,10 +211,8 @@ def markdown_cells(source: str, line: int) -> list[Cell]:
     edges = bars if source.strip().startswith("|") else [-1, *bars]
     if not source.rstrip().endswith("|"):
         edges = [*edges, len(source)]
-    for left, right in zip(edges, edges[1:], strict=False):
+    for left, right in pairwise(edges):
         raw = source[left + 1 : right]
         start = left + 1 + len(raw) - len(raw.lstrip())
         cells.append(Cell(raw.strip(), line, start + 1))
     return cells
-
-

@@ -93,12 +93,7 @@ class Module:
         found = self._by_name.get(head, [])
         if not rest:
             return found
-        return [
-            member
-            for segment in found
-            for member in segment.members()
-            if member.name == rest
-        ]
+        return [member for segment in found for member in segment.members() if member.name == rest]
 
 
 class Codebase:
@@ -273,7 +268,8 @@ class Codebase:
             return chain
         header = segment.header()
         match = re.search(r"class\s+\w+\s*\((.*)\)\s*:", header, re.S)
-        for base in re.findall(r"[\w.]+", re.sub(r"\w+\s*=\s*[\w.]+", "", match[1])) if match else ():
+        bases = re.sub(r"\w+\s*=\s*[\w.]+", "", match[1]) if match else ""
+        for base in re.findall(r"[\w.]+", bases):
             found = self.lookup(segment.file, base.rpartition(".")[2])
             if found is not None and found.kind == "class" and found not in chain:
                 chain += [one for one in self.class_chain(found, depth + 1) if one not in chain]
@@ -311,7 +307,7 @@ def _unvalidated() -> Iterator[None]:
     It guards trees that are built by hand; here it would cost as much as parsing itself.
     """
     checked = cst.CSTNode.__post_init__
-    cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign]
+    cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:

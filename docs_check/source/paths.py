@@ -67,17 +67,20 @@ class Scope:
     """Local names and their bindings, latest last."""
 
     names: dict[str, list[Binding]] = field(default_factory=dict)
+    shared: bool = False
 
     def copy(self) -> Scope:
-        """A scope that can be bound further on its own."""
-        return Scope({name: list(found) for name, found in self.names.items()})
+        """The scope as it is now; binding goes on in a copy, made when it is needed."""
+        self.shared = True
+        return Scope(self.names, True)
 
-    def bind(self, name: str, binding: Binding) -> None:
+    def bind(self, name: str, binding: Binding, *, add: bool = False) -> None:
         """Bind a name; an unconditional binding replaces what was there."""
-        if binding.guards:
-            self.names.setdefault(name, []).append(binding)
-        else:
-            self.names[name] = [binding]
+        if self.shared:
+            self.names = dict(self.names)
+            self.shared = False
+        before = self.names.get(name, []) if binding.guards or add else []
+        self.names[name] = [*before, binding]
 
     def single(self, name: str) -> sx.Expr | None:
         """What a name stands for, where it has been given one thing only."""
@@ -178,9 +181,9 @@ def _grow(call: sx.Expr, guards: tuple[Guard, ...], scope: Scope) -> None:
     if not isinstance(owner, sx.Name) or owner.id not in scope.names:
         return
     if call.func.name in {"extend", "update"}:
-        scope.names[owner.id].append(Binding(call.args[0], guards))
+        scope.bind(owner.id, Binding(call.args[0], guards), add=True)
     elif call.func.name in {"append", "add"}:
-        scope.names[owner.id].append(Binding(sx.Seq("list", [call.args[0]]), guards))
+        scope.bind(owner.id, Binding(sx.Seq("list", [call.args[0]]), guards), add=True)
 
 
 def _bind(target: sx.Expr, value: sx.Expr, guards: tuple[Guard, ...], scope: Scope) -> None:

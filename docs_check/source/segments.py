@@ -62,9 +62,7 @@ def string_lines(text: str) -> list[int]:
 
 def uncommented(text: str) -> str:
     """The text with comments (not strings) blanked out."""
-    return _STRINGS.sub(
-        lambda match: _blanks(match) if match[0][0] == "#" else match[0], text
-    )
+    return _STRINGS.sub(lambda match: _blanks(match) if match[0][0] == "#" else match[0], text)
 
 
 @dataclass(slots=True)

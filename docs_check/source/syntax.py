@@ -267,7 +267,7 @@ def expression(node: cst.BaseExpression) -> Expr:
     convert = _EXPRESSIONS.get(type(node))
     if convert is None:
         return Other(list(_expressions_below(node)), origin=node)
-    found = convert(node)
+    found: Expr = convert(node)
     found.origin = node
     return found
 
@@ -280,10 +280,16 @@ def _expressions_below(node: cst.CSTNode) -> Iterator[Expr]:
             yield from _expressions_below(child)
 
 
+_TRIPLE = ('"""', "'''")
+
+
 def _string(node: Any) -> Expr:
     _order.strings.append(id(node))
+    raw = node.value
+    if "\\" not in raw and raw[0] in "\"'":
+        return Const(raw[3:-3] if raw[:3] in _TRIPLE else raw[1:-1])
     try:
-        return Const(ast.literal_eval(node.value))
+        return Const(ast.literal_eval(raw))
     except (ValueError, SyntaxError):
         return Const(node.value)
 
@@ -318,6 +324,8 @@ def _formatted(node: cst.FormattedString) -> Expr:
 
 
 def _number(node: Any) -> Expr:
+    if node.value.isdecimal() and (node.value[0] != "0" or node.value == "0"):
+        return Const(int(node.value))
     try:
         return Const(ast.literal_eval(node.value))
     except (ValueError, SyntaxError):
@@ -348,7 +356,7 @@ def _subscript(node: cst.Subscript) -> Expr:
     for element in node.slice:
         if isinstance(element.slice, cst.Index):
             keys.append(expression(element.slice.value))
-        else:
+        elif isinstance(element.slice, cst.Slice):
             below: list[Expr] = []
             for part in (element.slice.lower, element.slice.upper, element.slice.step):
                 if part is not None:

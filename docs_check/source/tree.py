@@ -18,7 +18,9 @@ from ...lintcfg.errors import InputError
 
 #: Folders, below a given path, in which the package may lie.
 _PACKAGE_PLACES = ("", "sglang", "python/sglang", "site-packages/sglang")
-_VERSION = re.compile(r"""^__?version__?(?:\s*=\s*version)?\s*(?::[^=]+)?=\s*["']([^"']+)["']""", re.M)
+_VERSION = re.compile(
+    r"""^__?version__?(?:\s*=\s*version)?\s*(?::[^=]+)?=\s*["']([^"']+)["']""", re.M
+)
 _METADATA_VERSION = re.compile(r"^Version: (\S+)", re.M)
 
 

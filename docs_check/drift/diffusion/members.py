@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from ...source.modules import Place
 from ..context import Context, Spot
 from ..rules import aliases, documented_name, undocumented_name
 
@@ -58,7 +59,7 @@ def check(context: Context) -> None:
     _aliases(context)
 
 
-def _enum_place(context: Context) -> object:
+def _enum_place(context: Context) -> Place:
     facts = context.diffusion
     assert facts is not None and facts.enum is not None
     return facts.codebase.place(facts.enum)

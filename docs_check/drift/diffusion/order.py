@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ...facts.conditions import say, without
+from ...facts.conditions import Term, say, without
 from ...pages.page import Block
 from ..context import Context, Spot, listed
 from ..rules import constraints
@@ -71,7 +71,8 @@ def _constraints(context: Context) -> None:
     for effect in facts.constraints:
         admitted = next(
             (term.values for term in effect.condition
-             if getattr(term, "subject", "") == "backend" and term.op == "not in" and len(term.values) > 1),  # type: ignore[union-attr]
+             if isinstance(term, Term) and term.subject == "backend" and term.op == "not in"
+             and len(term.values) > 1),
             (),
         )  # fmt: skip
         rest = without(effect.condition, "backend")

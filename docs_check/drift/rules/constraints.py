@@ -120,8 +120,10 @@ def _applies(context: Context, effect: Effect, machine: str) -> bool:
         for term in effect.condition
         if isinstance(term, Term) and term.subject == "platform"
     ]
-    return bool(outcomes) and all(outcome is not False for outcome in outcomes) and any(
-        outcome is True for outcome in outcomes
+    return (
+        bool(outcomes)
+        and all(outcome is not False for outcome in outcomes)
+        and any(outcome is True for outcome in outcomes)
     )
 
 

@@ -198,9 +198,7 @@ def _needs_speculation(condition: Iterable[Term | Either]) -> bool:
     )
 
 
-def _opposite_of_earlier(
-    term: Term | Either, earlier: list[tuple[Decision, Condition]]
-) -> bool:
+def _opposite_of_earlier(term: Term | Either, earlier: list[tuple[Decision, Condition]]) -> bool:
     """Whether a condition only says that an earlier way was not taken."""
     if not isinstance(term, Term) or term.op not in {"false", "not in"}:
         return False
@@ -272,7 +270,7 @@ def _only_models(context: Context, block: Block, where: list[str]) -> None:
         )  # fmt: skip
 
 
-def _Hashed(place: object) -> object:  # noqa: N802 - reads as a constructor
+def _Hashed(place: object) -> object:
     return place.evidence()  # type: ignore[attr-defined]
 
 
@@ -290,9 +288,7 @@ def _models(context: Context, first: Block) -> None:
         lead = lead.lead
     if lead is not None and lead.line:
         spot = Spot.of(lead)
-    told = "; ".join(
-        f"{backend} for {len(names)}" for backend, names in sorted(by_backend.items())
-    )
+    told = "; ".join(f"{backend} for {len(names)}" for backend, names in sorted(by_backend.items()))
     functions = list(dict.fromkeys(o.function for o in context.facts.overrides))
     context.report(
         INFO, spot,

@@ -149,9 +149,7 @@ def _partial(
     )  # fmt: skip
 
 
-def _told(
-    context: Context, view: TableView, backend: str, group: str, partners: list[str]
-) -> bool:
+def _told(context: Context, view: TableView, backend: str, group: str, partners: list[str]) -> bool:
     """Whether the page itself says that the backend needs a partner, and means these partners."""
     claimed = {
         row.target
@@ -171,5 +169,3 @@ def _told(
         if claimed - named == set(partners):
             return True
     return False
-
-

@@ -22,9 +22,8 @@ def check(context: Context) -> None:
     """Check every command of every fence."""
     for fence in context.page.fences():
         for command in commands(fence):
-            if command.kind() == "server":
-                if not _arguments(context, command):
-                    _judge(context, command)
+            if command.kind() == "server" and not _arguments(context, command):
+                _judge(context, command)
 
 
 def _arguments(context: Context, command: Command) -> bool:

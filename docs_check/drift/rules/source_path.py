@@ -14,18 +14,17 @@ from ..context import Context, RuleInfo, Spot
 
 INFO = RuleInfo("DOC113", "source-path", "dead-path", "warning")
 _PATH = re.compile(r"(?<![\w/.:-])((?:python/)?(?:sglang|srt|runtime|multimodal_gen)/[\w./-]*\w/?)")
+_URL = re.compile(r"https?://\S+")
 _DOTTED = re.compile(r"(?<![\w.])(sglang(?:\.\w+){2,})(?!\w)")
 
 
 def check(context: Context) -> None:
     """Check every path and module name in text and fences."""
-    tree = context.facts.tree
     for block in context.page.blocks:
         if block.kind == "fence":
             continue
         for line in block.lines:
-            for match in _PATH.finditer(re.sub(r"https?://\S+", lambda m: " " * len(m[0]),
-                                               line.text)):  # fmt: skip
+            for match in _PATH.finditer(_URL.sub(lambda url: " " * len(url[0]), line.text)):
                 path = match[1].rstrip("/.")
                 if not path.endswith(".py") and "/" not in path.removeprefix("python/sglang/"):
                     continue

@@ -50,7 +50,8 @@ def _judge(
     fix = None
     if new and mark.value in {"yes", "no"} and not mark.note and support.certainty == "proved":
         fix = context.cell_fix(cell, cell.raw.replace("✅", new).replace("❌", new))
-    certainty = "proved" if support.value in {"yes", "no"} and mark.value != "partial" else "partial"
+    plain = support.value in {"yes", "no"} and mark.value != "partial"
+    certainty = "proved" if plain else "partial"
     if "SPEC" in support.why or "when a draft" in support.why:
         certainty = "partial"
     context.report(

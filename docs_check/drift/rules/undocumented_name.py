@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from ...pages.claims import TableView, read_mark
+from ...source.modules import Place
 from ..context import Context, RuleInfo, Spot
 
 INFO = RuleInfo("DOC102", "undocumented-name", "undocumented-name", "warning")
@@ -77,7 +78,7 @@ def _rows(context: Context) -> None:
             )  # fmt: skip
 
 
-def _defaults(context: Context, name: str, family: str) -> list[object]:
+def _defaults(context: Context, name: str, family: str) -> list[Place]:
     return [
         decision.place
         for decision in context.facts.decisions
@@ -179,5 +180,3 @@ def _siblings(context: Context) -> None:
                 places=[flag.place],
                 subject=flag.names[0],
             )  # fmt: skip
-
-
