@@ -14,6 +14,7 @@ import argparse
 import collections
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,12 @@ from attn_lint.lintcfg.models import ModelProblem, resolve_model
 from attn_lint.lintcfg.platforms import Platforms
 from attn_lint.lintcfg.resolver.engine import Outcome, Program
 from attn_lint.lintcfg.resolver.values import Unknown
+from attn_lint.matrix.conditions import names_in
+from attn_lint.matrix.facts import FACTS
 from attn_lint.matrix.loader import Release, load
+from attn_lint.matrix.validate import rules_of
 
-from .compare import read_jsonl
+from .compare import FIELDS, read_jsonl
 from .draw import Case, draw
 from .install import install
 from .real import RealSGLang
@@ -57,6 +61,8 @@ class StageRunner:
         self._virtual = self.program.virtual_fields
         self._platforms = Platforms(release["platforms"])
         self._traits: dict[str, Any] = {}
+        #: Values that a rule of some stage asks for, or that a verdict shows.
+        self.asked_for = {*FIELDS, *_names_read(release)}
 
     def traits(self, model: str) -> dict[str, Any] | None:
         """Traits of a model folder; None where its configuration is refused."""
@@ -94,16 +100,23 @@ def differences(runner: StageRunner, case: Case, answer: dict[str, Any]) -> list
         return []
     out = []
     for name, value in answer["after"].items():
-        if name not in outcome.state:
-            continue
         ours = outcome.state[name]
-        before = answer["before"].get(name)
-        # A field that the stage never names is not its business, unless it was changed here.
-        if (type(ours) is Unknown or ours != value) and value != before:
+        if name in runner.asked_for and (type(ours) is Unknown or ours != value):
+            before = answer["before"].get(name)
             out.append(Difference(f"field {name}", case, f"{before!r} -> {value!r}, ours {ours!r}"))
-        elif type(ours) is not Unknown and value == before != ours:
-            out.append(Difference(f"field {name}", case, f"kept {value!r}, ours {ours!r}"))
     return out
+
+
+def _names_read(release: Release) -> Iterator[str]:
+    sections = {"program": release["program"]}
+    for node in release["program"]["definitions"].values():
+        yield from names_in(node)
+    for fact in FACTS.values():
+        yield from fact.arguments
+    for _, rule in rules_of(sections):
+        yield from names_in(rule.get("when"))
+        for _, expression in rule.get("set", ()):
+            yield from names_in(expression)
 
 
 def main() -> None:
