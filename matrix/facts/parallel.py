@@ -31,12 +31,6 @@ def aiter_cache_layout(layout: str) -> str:
 # --- layouts
 
 
-@fact("dp_size", "attn_dp_size")
-def data_parallel_ranks(replicas: int, groups: int) -> int:
-    """Replicas times groups of data-parallel attention."""
-    return replicas * groups
-
-
 @fact("attn_dp_size", "attn_cp_size")
 def attention_groups(attention_dp: int, attention_cp: int) -> int:
     """Groups that data- and context-parallel attention make together."""
