@@ -28,7 +28,10 @@ _NAMES = {
     ".justfile": "justfile", "dockerfile": "dockerfile", "containerfile": "dockerfile",
 }  # fmt: skip
 #: A file with none of these has no launch in it.
-_MARKS = (b"sglang", b"SGLANG", b"SGLang", b"attention-backend", b"attention_backend")
+_MARKS = (
+    b"sglang", b"SGLANG", b"SGLang", b"attention-backend", b"attention_backend", b"attn-lint:",
+    b"model-path:", b"model_path:",
+)  # fmt: skip
 
 
 def kind_of(name: str, head: bytes = b"") -> str | None:

@@ -1,0 +1,315 @@
+"""`attn-lint check`: places, reports, suppressions, exit codes, fixes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from attn_lint.lintcfg.cli import dispatch, guarded
+
+BAD = """\
+#!/bin/bash
+# attn-lint: gpu=b200
+python3 -m sglang.launch_server \\
+  --model-path meta-llama/Llama-3.1-8B-Instruct \\
+  --attention-backend "fa3" # not on this card
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = guarded(dispatch, list(arguments))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "serve.sh"
+    path.write_text(BAD, encoding="utf-8")
+    return path
+
+
+def findings(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    code, out, err = run(capsys, "check", "--output-format", "json", *arguments)
+    assert code in (0, 1), err
+    return [one for one in json.loads(out) if one["certain"]]
+
+
+def test_a_finding_points_at_the_argument(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    code, out, _ = run(capsys, "check", "--isolated", str(script))
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0].startswith(f"{script.as_posix()}:5:3: error[")
+    assert lines[2] == '  5 |   --attention-backend "fa3" # not on this card'
+    assert lines[3] == "    |   " + "^" * 24
+    assert any("gpu b200 (comment)" in line for line in lines)
+
+
+def test_a_clean_file_gives_zero(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "ok.sh"
+    path.write_text(BAD.replace("fa3", "trtllm_mha"), encoding="utf-8")
+    code, out, _ = run(capsys, "check", "--isolated", str(path))
+    assert code == 0, out
+
+
+def test_a_mistyped_path_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "check", "no/such/file.sh")
+    assert (code, out) == (2, "")
+    assert "no such file" in err
+
+
+def test_a_mistyped_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "check", "--output-fromat", "json", ".")
+    assert code == 2
+    assert "did you mean --output-format" in err
+
+
+def test_an_unknown_gpu_is_a_usage_error(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    assert run(capsys, "check", "--gpu", "h1000", str(script))[0] == 2
+
+
+def test_standard_input_has_the_name_that_is_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BAD.encode())))
+    found = findings(capsys, "--isolated", "-", "--stdin-filename", "deploy/x.sh")
+    assert {one["path"] for one in found} == {"deploy/x.sh"}
+
+
+def test_what_the_file_says_outweighs_the_command_line(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    assert findings(capsys, "--isolated", "--gpu", "h100", str(script))
+    script.write_text(BAD.replace("# attn-lint: gpu=b200\n", ""), encoding="utf-8")
+    assert not [
+        one
+        for one in findings(capsys, "--isolated", "--gpu", "h100", str(script))
+        if one["severity"] == "error"
+    ]
+
+
+@pytest.mark.parametrize(
+    "comment", ["# attn-lint: ignore[ATT2] -- measured", "# attn-lint: ignore"]
+)
+def test_a_comment_above_the_launch_silences_it(
+    capsys: pytest.CaptureFixture[str], script: Path, comment: str
+) -> None:
+    script.write_text(BAD.replace("python3", f"{comment}\npython3"), encoding="utf-8")
+    assert findings(capsys, "--isolated", str(script)) == []
+
+
+def test_a_comment_on_the_line_silences_that_line(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    text = BAD.replace("# not on this card", "# attn-lint: ignore[ATT201] -- known")
+    script.write_text(text, encoding="utf-8")
+    assert findings(capsys, "--isolated", str(script)) == []
+
+
+def test_a_comment_that_silences_nothing_is_reported(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    text = BAD.replace("fa3", "trtllm_mha").replace(
+        "# not on this card", "# attn-lint: ignore[ATT201]"
+    )
+    script.write_text(text, encoding="utf-8")
+    (one,) = findings(capsys, "--isolated", str(script))
+    assert (one["code"], one["span"]["line"]) == ("ATT903", 5)  # type: ignore[index]
+
+
+def test_configuration_by_path(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "attn-lint.toml").write_text(
+        '[per-path."blackwell/**"]\ngpu = "b200"\n[per-path."hopper/*"]\ngpu = "h100"\n',
+        encoding="utf-8",
+    )
+    for name in ("blackwell", "hopper"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.sh").write_text(
+            BAD.replace("# attn-lint: gpu=b200\n", ""), encoding="utf-8"
+        )
+    found = findings(capsys, str(tmp_path))
+    errors = {Path(str(one["path"])).parent.name for one in found if one["severity"] == "error"}
+    assert errors == {"blackwell"}
+
+
+def test_an_unknown_key_of_the_configuration_is_a_usage_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, script: Path
+) -> None:
+    (tmp_path / "attn-lint.toml").write_text("per-pth = {}\n", encoding="utf-8")
+    code, _, err = run(capsys, "check", str(script))
+    assert code == 2
+    assert "did you mean 'per-path'" in err
+
+
+def test_a_reason_is_asked_for_where_that_is_wanted(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    text = BAD.replace("fa3", "trtllm_mha")
+    script.write_text(text.replace(" # not on this card", ""), encoding="utf-8")
+    assert not findings(capsys, "--isolated", str(script))
+    (one,) = findings(capsys, "--isolated", "--require-reason", str(script))
+    assert one["code"] == "ATT405"
+    script.write_text(text, encoding="utf-8")
+    assert not findings(capsys, "--isolated", "--require-reason", str(script))
+
+
+# ------------------------------------------------------------------------ reports
+
+
+def test_github_annotations(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    _, out, _ = run(capsys, "check", "--isolated", "--output-format", "github", str(script))
+    assert out.startswith("::error title=attn-lint (ATT")
+    assert ",line=5,col=3,endLine=5,endColumn=27::" in out
+
+
+def test_gitlab_fingerprints_survive_a_move(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    def marks() -> list[str]:
+        _, out, _ = run(capsys, "check", "--isolated", "--output-format", "gitlab", str(script))
+        return [one["fingerprint"] for one in json.loads(out)]
+
+    before = marks()
+    script.write_text(BAD.replace("python3", "\n\n\npython3"), encoding="utf-8")
+    assert before == marks() != []
+
+
+def test_sarif_has_what_its_schema_asks_for(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    _, out, _ = run(capsys, "check", "--isolated", "--output-format", "sarif", str(script))
+    document = json.loads(out)
+    assert document["version"] == "2.1.0"
+    (job,) = document["runs"]
+    rules = job["tool"]["driver"]["rules"]
+    for result in job["results"]:
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
+        region = result["locations"][0]["physicalLocation"]["region"]
+        assert region["startLine"] == 5 and region["endColumn"] > region["startColumn"]
+
+
+def test_junit_is_xml_that_counts_its_failures(
+    capsys: pytest.CaptureFixture[str], script: Path
+) -> None:
+    _, out, _ = run(capsys, "check", "--isolated", "--output-format", "junit", str(script))
+    root = ElementTree.fromstring(out)
+    assert int(root.get("failures", "0")) == len(root.findall(".//failure")) > 0
+
+
+@pytest.mark.parametrize("name", ["json", "gitlab", "sarif", "junit"])
+def test_a_machine_format_is_a_document_also_when_empty(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a.sh").write_text("echo\n", encoding="utf-8")
+    code, out, _ = run(capsys, "check", "--isolated", "--output-format", name, str(tmp_path))
+    assert code == 0
+    ElementTree.fromstring(out) if name == "junit" else json.loads(out)
+
+
+def test_a_report_goes_to_a_file(
+    capsys: pytest.CaptureFixture[str], script: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.json"
+    code, out, _ = run(
+        capsys, "check", "--isolated", "--output-format", "json", "--output-file", str(target),
+        str(script),
+    )  # fmt: skip
+    assert (code, out) == (1, "")
+    assert json.loads(target.read_text(encoding="utf-8"))
+
+
+# -------------------------------------------------------------------------- files
+
+
+def test_git_decides_which_files_there_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored/\n", encoding="utf-8")
+    for name in ("ignored", "kept"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.sh").write_text(BAD, encoding="utf-8")
+    found = findings(capsys, "--isolated", str(tmp_path))
+    assert {Path(str(one["path"])).parent.name for one in found} == {"kept"}
+
+
+def test_without_git_the_ignore_file_still_counts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".gitignore").write_text("*.tmp.sh\nbuild/\n!keep.tmp.sh\n", encoding="utf-8")
+    (tmp_path / "build").mkdir()
+    for name in ("a.sh", "b.tmp.sh", "keep.tmp.sh", "build/c.sh"):
+        (tmp_path / name).write_text(BAD, encoding="utf-8")
+    found = findings(capsys, "--isolated", str(tmp_path))
+    assert {Path(str(one["path"])).name for one in found} == {"a.sh", "keep.tmp.sh"}
+
+
+# -------------------------------------------------------------------------- fixes
+
+OLD = """\
+#!/bin/bash
+# attn-lint: gpu=h100
+python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3.2 --tp 8 \\
+  --nsa-decode-backend 'flashmla_kv'   --nsa-prefill-backend=flashmla_sparse  # keep me
+"""
+
+
+def test_a_rename_touches_only_its_span(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_bytes(OLD.replace("\n", "\r\n").encode())
+    path.chmod(0o750)
+    run(capsys, "check", "--isolated", "--fix", str(path))
+    assert path.read_bytes().decode() == OLD.replace("--nsa-", "--dsa-").replace("\n", "\r\n")
+    assert path.stat().st_mode & 0o777 == 0o750
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.sh"]
+    again = path.read_bytes()
+    run(capsys, "check", "--isolated", "--fix", str(path))
+    assert path.read_bytes() == again
+    assert not [one for one in findings(capsys, "--isolated", str(path)) if one["code"] == "ATT105"]
+
+
+def test_a_page_size_becomes_what_sglang_would_make_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.yaml"
+    text = (
+        "# attn-lint: gpu=h100\nmodel-path: deepseek-ai/DeepSeek-V3.2\ntp-size: 8\n"
+        "page-size: 16  # why\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    run(capsys, "check", "--isolated", "--fix", str(path))
+    assert path.read_text(encoding="utf-8") == text.replace("16", "64")
+
+
+def test_a_diff_shows_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text(OLD, encoding="utf-8")
+    code, out, _ = run(capsys, "check", "--isolated", "--diff", str(path))
+    assert code == 1
+    assert "+  --dsa-decode-backend 'flashmla_kv'" in out
+    assert path.read_text(encoding="utf-8") == OLD
+
+
+def test_a_file_that_cannot_be_written_is_an_error_and_stays_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    path = tmp_path / "a.sh"
+    path.write_text(OLD, encoding="utf-8")
+    tmp_path.chmod(0o500)
+    try:
+        code, _, err = run(capsys, "check", "--isolated", "--fix", str(path))
+    finally:
+        tmp_path.chmod(0o700)
+    assert code == 2 and "a.sh" in err
+    assert path.read_text(encoding="utf-8") == OLD
