@@ -196,6 +196,12 @@ class Program:
             pending=data if nested else None,
         )
 
+    def nested(self, rule: Rule) -> list[Rule]:
+        """The rules and branches inside a rule, whether a run has entered them or not."""
+        if rule.pending is not None:
+            self._expand(rule)
+        return [*(rule.rules or ()), *(rule.choose or ())]
+
     def _expand(self, rule: Rule) -> None:
         """Compile what is nested in a rule; most rules of most runs are never entered."""
         data, rule.pending = rule.pending, None

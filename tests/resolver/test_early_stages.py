@@ -126,7 +126,7 @@ def test_every_refusal_was_met(early: Early) -> None:
         rule_id
         for stage in early.early
         if stage.name != "model-config"
-        for rule_id in _refusals(stage.rules)
+        for rule_id in _refusals(early.program, stage.rules)
     }
     assert wanted - met == {
         "prefill-cp-on-musa",  # no judged machine is a MUSA card
@@ -136,11 +136,11 @@ def test_every_refusal_was_met(early: Early) -> None:
     }
 
 
-def _refusals(rules: list[Any]) -> Iterator[str]:
+def _refusals(program: Program, rules: list[Any]) -> Iterator[str]:
     for rule in rules:
         if rule.refuse is not None:
             yield rule.id
-        yield from _refusals([*(rule.rules or ()), *(rule.choose or ())])
+        yield from _refusals(program, program.nested(rule))
 
 
 def _refusal(outcome: Outcome) -> str | None:

@@ -101,7 +101,7 @@ def test_every_refusal_of_the_stages_was_met(stages: Stages) -> None:
     wanted = {
         rule_id
         for name in ("model-config", "model-adjustments", "model-capability")
-        for rule_id in _refusals(stages.stages[name].rules)
+        for rule_id in _refusals(stages.program, stages.stages[name].rules)
     }
     # These need a configuration, or an installed package, that no judged launch had.
     assert wanted - met == {
@@ -110,8 +110,8 @@ def test_every_refusal_of_the_stages_was_met(stages: Stages) -> None:
     }
 
 
-def _refusals(rules: list[Any]) -> Iterator[str]:
+def _refusals(program: Program, rules: list[Any]) -> Iterator[str]:
     for rule in rules:
         if rule.refuse is not None:
             yield rule.id
-        yield from _refusals([*(rule.rules or ()), *(rule.choose or ())])
+        yield from _refusals(program, program.nested(rule))
