@@ -25,8 +25,8 @@ from .result import FileReport, Located, Place
 #: Larger files are not read; no launch script is that long.
 MAX_BYTES = 8 * 1024 * 1024
 _HEAD = 256
-#: Kinds whose words are not the whole of what the engine gets.
-_MAX_JUDGED = 64
+#: Launches of more words are not judged; nobody types them.
+_MAX_WORDS = 4000
 
 
 @dataclass(slots=True)
@@ -229,6 +229,8 @@ class Runner:
     def _judged_variant(
         self, judge: Judge, found: Found, variant: Variant, gpu: str | None, cuda: str | None
     ) -> Judgement | str:
+        if len(variant.words) > _MAX_WORDS:
+            return f"a launch of {len(variant.words)} words is not judged"
         argv = tuple(word.text for word in variant.words)
         unknown = frozenset(n for n, word in enumerate(variant.words) if word.open)
         unknown |= _elsewhere(variant.words)

@@ -72,7 +72,10 @@ def find_launches(name: str, text: str, commands: Commands, kind: str | None = N
     out = Extraction()
     from_text(text, out.context)
     if kind is not None:
-        _Reader(name, commands, out).read(whole(text), kind, top=True)
+        try:
+            _Reader(name, commands, out).read(whole(text), kind, top=True)
+        except RecursionError:
+            out.troubles.append(Trouble("nested too deeply to be read here"))
     out.launches.sort(key=lambda found: (found.start, found.end))
     for found in out.launches:
         found.variants = [

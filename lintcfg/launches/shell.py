@@ -24,7 +24,7 @@ _MAX_LOOP = 8
 #: States from which a function is walked that the script never calls.
 _MAX_UNCALLED = 3
 #: Trees deeper than this are not walked.
-_MAX_TREE = 300
+_MAX_TREE = 100
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./:-]*>")
 _PROMPT = re.compile(r"^(?:\$|%|❯|>>>|(?:\([\w.-]+\) )?[\w.-]+@[\w.-]+[:\s][^$#\n]*[$#]) (?=\S)")
 #: Programs that read a script from their standard input, and the format that they read.
