@@ -307,7 +307,8 @@ def _holds(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    key, operation, of = rule["key"], rule["op"], rule.get("of")
+    key, operation = rule["key"], rule["op"]
+    of: Any = rule.get("of")
     attributes = config.attributes
     if operation == "value":
         attributes[key] = rule["value"]

@@ -35,7 +35,7 @@ class Deriver:
 
     def __init__(self, parser: Parser, architectures: Mapping[str, Any]) -> None:
         self.parser = parser
-        self.shapes = architectures["shapes"]
+        self.shapes: list[Mapping[str, Any]] = architectures["shapes"]
         self.wrappers = architectures["wrappers"]
         self.special = architectures["special"]
         self.sets = {name: frozenset(row["members"]) for name, row in architectures["sets"].items()}

@@ -72,7 +72,8 @@ def main() -> None:
                 sys.exit(done.stderr)
             print(
                 f"{command}: {given.files} files, {with_launches} with launches: "
-                f"{wall:.1f} s wall, {spent:.1f} s CPU, {given.files / spent:.0f} files per CPU second, "
+                f"{wall:.1f} s wall, {spent:.1f} s CPU, "
+                f"{given.files / spent:.0f} files per CPU second, "
                 f"{used.ru_maxrss / 1024:.0f} MiB"
             )
 
