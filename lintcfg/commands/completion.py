@@ -52,7 +52,7 @@ def script(shell: str) -> str:
 
     release = load()
     table = load_flags(release)
-    flags = sorted(name for name in table.names if name.startswith("--"))
+    flags = sorted(name for name in table.by_name if name.startswith("--"))
     choices = {
         name: [str(choice) for choice in flag.choices if choice is not None]
         for name in flags

@@ -100,7 +100,10 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
         judgement = judge.judge(replaced(launch, gpu=None))
     findings = request.filtered(judgement.findings)
     for finding in findings:
-        _tell(finding, style)
+        if finding.certain or given.has(o.VERBOSE):
+            _tell(finding, style)
+    if judgement.startup == "depends":
+        _say("whether SGLang starts hangs on what is not known here (--verbose tells)")
     refuses = judgement.startup == "refuses" or (
         given.get(o.FAIL_ON) is not None and request.exit_code(findings) != EXIT_CLEAN
     )
