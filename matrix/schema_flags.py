@@ -230,6 +230,14 @@ class SubcommandRules(_Strict):
     source: FlagSource
 
 
+class DiffusionRules(_Strict):
+    """What tells the diffusion server's launches from the language server's."""
+
+    models: list[str] = Field(description="parts of the last part of a model's path, lower case")
+    flags: list[FlagName] = Field(description="flags that only its own parser has")
+    source: FlagSource
+
+
 class CommandsFile(_Strict):
     """`commands.yaml`: the words that start this release's server."""
 
@@ -237,4 +245,5 @@ class CommandsFile(_Strict):
     program: str
     modules: dict[str, Literal["llm", "other"]]
     subcommands: dict[str, SubcommandRules]
+    diffusion: DiffusionRules | None = None
     source: FlagSource

@@ -34,13 +34,6 @@ _HYDRA_KEY = re.compile(r"^[+~]{0,2}[A-Za-z_][\w.]*=")
 _HYDRA_MODEL = re.compile(r"^\+{0,2}(?:[A-Za-z_]\w*\.)*model\.path=")
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt_llm", "lmdeploy", "tgi", "text-generation")
-#: Flags of the diffusion server alone; the language server has none of these names.
-_DIFFUSION_FLAGS = frozenset(
-    {"--num-gpus", "--ulysses-degree", "--ring-degree", "--sp-degree", "--vae-cpu-offload",
-     "--dit-cpu-offload", "--dit-layerwise-offload", "--text-encoder-cpu-offload",
-     "--image-encoder-cpu-offload", "--enable-cfg-parallel", "--pin-cpu-memory", "--prompt",
-     "--performance-mode", "--vae-path", "--cache-dit-config", "--transformer-path"}
-)  # fmt: skip
 
 
 class Commands:
@@ -51,6 +44,9 @@ class Commands:
         self.rules = rules
         self.flags = flags
         self.program: str = rules.get("program") or ""
+        diffusion = rules.get("diffusion") or {}
+        self.diffusion_models: tuple[str, ...] = tuple(diffusion.get("models", ()))
+        self.diffusion_flags = frozenset(diffusion.get("flags", ()))
 
     def take(
         self,
@@ -123,12 +119,24 @@ class Commands:
         merged = dict(environment)
         for name, value in command.environment.items():
             merged.setdefault(name, made(value, span[0]))
-        engine = "sglang"
-        names = {word.text.partition("=")[0] for word in argv}
-        if command.backend == "auto" and names & _DIFFUSION_FLAGS:
-            engine = "sglang-diffusion"
-        self._add(argv, merged, out, kind, span, context, engine=engine, command=command.name)
+        if command.backend == "auto" and self._draws(argv):
+            out.skip(span[0], command.name, "the diffusion server, which has another parser")
+            return False
+        self._add(argv, merged, out, kind, span, context, command=command.name)
         return True
+
+    def _draws(self, argv: Sequence[Source]) -> bool:
+        """Whether the program hands these arguments to its diffusion server."""
+        for place, word in enumerate(argv):
+            name, equals, value = word.text.partition("=")
+            if name in self.diffusion_flags:
+                return True
+            if name in ("--model-path", "--model") and (equals or place + 1 < len(argv)):
+                path = value if equals else argv[place + 1].text
+                last = path.rstrip("/").rpartition("/")[2].lower()
+                if any(part in last for part in self.diffusion_models):
+                    return True
+        return False
 
     def _name_other(
         self, texts: list[str], words: Sequence[Source], out: Extraction, name: str | None = None
@@ -144,7 +152,10 @@ class Commands:
         if name and (
             flagged or any("sglang" in t and not t.startswith("-") and " " not in t for t in texts)
         ):
-            if name.partition(".")[0] == self.program or name.startswith("bench"):
+            rules = self.rules.get("subcommands", {}).get(name.removeprefix(f"{self.program} "))
+            if rules is not None and rules["serves"] == "other":
+                out.skip(words[0].start, name, "no language server: the program's other command")
+            elif name.partition(".")[0] == self.program or name.startswith("bench"):
                 out.skip(words[0].start, name, CLIENTS)
             elif flagged:
                 out.skip(words[0].start, name, "not a command that starts SGLang")
@@ -278,7 +289,6 @@ class Commands:
         *,
         wrapper: str = "",
         partial: bool = False,
-        engine: str = "sglang",
         command: str = "",
     ) -> None:
         env = tuple((name, value.text) for name, value in environment.items())
@@ -292,8 +302,7 @@ class Commands:
                 context,
                 wrapper,
                 partial or bool(wrapper),
-                engine,
-                command,
+                command=command,
             )
         )
 
