@@ -230,11 +230,12 @@ class _Reader:
         for piece, language in pieces:
             if not worth_reading(piece.text.encode("utf-8", "replace")):
                 continue
-            if language == "shell" or language == "other":
-                before = len(self.out.launches)
-                shell.find(shell.prepared(piece), self.commands, self.out, kind,
-                           embedded=self.embedded)  # fmt: skip
-                del before
+            if language == "other":
+                continue  # a program in a language that is not read
+            if language == "shell":
+                shell.find(
+                    shell.prepared(piece), self.commands, self.out, kind, embedded=self.embedded
+                )
             else:
                 self.read(markup.dedented(piece), language)
 

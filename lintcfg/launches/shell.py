@@ -522,6 +522,9 @@ class Shell:
 
     def substitutions(self, node: Any, state: State) -> None:
         """Commands inside `$( … )`."""
+        if node.type in ("command_substitution", "process_substitution"):
+            self.block(node.children, [state.copy()])
+            return
         for child in node.named_children:
             if child.type in ("command_substitution", "process_substitution"):
                 self.block(child.children, [state.copy()])
@@ -545,7 +548,8 @@ class Shell:
         )
         words = self.text(consumer).split() if consumer is not None else []
         target = ""
-        for child in [*redirect.named_children, *(consumer.named_children if consumer else [])]:
+        beside = redirect.parent.named_children if redirect.parent is not None else []
+        for child in [*redirect.named_children, *beside]:
             if child.type == "file_redirect":
                 target = self.text(child).lstrip("0123456789>&| ").strip("\"'")
         if words and PurePosixPath(words[0]).name == "tee":

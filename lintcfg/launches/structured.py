@@ -62,6 +62,7 @@ class Structured:
         self.embedded = embedded
         self.seen: set[int] = set()
         self.roles: dict[str, dict[str, Source]] = {}
+        self.pending: list[tuple[str, Source, Context]] = []
 
     def document(self, document: Document) -> None:
         """Walk every root of a file."""
@@ -71,6 +72,7 @@ class Structured:
             if self.own_config(root, context):
                 continue
             self.walk(root, "", (), context, {}, 0)
+        self.leftovers()
 
     # ------------------------------------------------------------------- walk
 
@@ -111,6 +113,7 @@ class Structured:
         self.settings(node, own)
         own.fill(context)
         variables = {**environment, **self.variables(node)}
+        self.flag_variable(node, own)
         if key == "sglang_config" or "sglang_config" in path:
             variables.update(self.role_environment(key))
         handled: set[int] = set()
@@ -490,6 +493,28 @@ class Structured:
             self._collect(value, images, gpus, engines, depth + 1, seen)
         for item in node.items or ():
             self._collect(item, images, gpus, engines, depth + 1, seen)
+
+    def flag_variable(self, node: Node, context: Context) -> None:
+        """A variable in a list, `name` and `value`, that holds flags for a command elsewhere."""
+        name, value = node.get("name"), node.get("value")
+        if name is None or value is None or value.source is None:
+            return
+        if shell.is_flag_variable(name.text) and value.text.lstrip().startswith("--"):
+            self.pending.append((name.text, value.source, _copy(context)))
+
+    def leftovers(self) -> None:
+        """Flags in variables that no command of the file takes."""
+        used = {
+            word.start
+            for found in self.out.launches
+            for variant in found.variants
+            for word in variant.words
+        }
+        for name, source, context in self.pending:
+            words = self.line(source)
+            if words and not any(word.start in used for word in words):
+                self.commands.bare(words, {}, self.out, self.kind, context=context, wrapper=name)
+        self.pending.clear()
 
     def role_environment(self, role: str) -> dict[str, Source]:
         """Variables that a recipe keeps beside the flags of a role."""
