@@ -18,7 +18,8 @@ from attn_lint.matrix.validate import rules_of
 CODES = load()["codes"]["codes"]
 #: Codes that are given out by the program itself, not by a rule of the matrix.
 FROM_CODE = {
-    "ATT101", "ATT102", "ATT108", "ATT109", "ATT110", "ATT302", "ATT303", "ATT901", "ATT902",
+    "ATT101", "ATT102", "ATT108", "ATT109", "ATT110", "ATT302", "ATT303", "ATT405", "ATT901",
+    "ATT902", "ATT903",
 }  # fmt: skip
 
 
