@@ -27,6 +27,8 @@ MAX_BYTES = 8 * 1024 * 1024
 _HEAD = 256
 #: Launches of more words are not judged; nobody types them.
 _MAX_WORDS = 4000
+#: Judgements kept for launches that say the same.
+_MAX_JUDGED = 512
 
 
 @dataclass(slots=True)
@@ -259,7 +261,10 @@ class Runner:
             result = judge.judge(replaced(launch, cuda=None))
         except RecursionError:
             result = "this launch is nested too deeply to be judged"
-        if len(self._judged) < 4096:
+        if isinstance(result, Judgement):
+            # The states of every machine that was tried are heavy, and said all they had to say.
+            result.contexts = []
+        if len(self._judged) < _MAX_JUDGED:
             self._judged[key] = result
         return result
 
