@@ -78,8 +78,12 @@ class Runner:
             judge = self.default_judge
             history = judge.release["history"] or {}
             gone = {row["name"] for row in history.get("flags", ())}
+            table = judge.flags
+            several = {
+                name for name in table.by_name if table.by_name[name].nargs not in (None, "?")
+            }
             self._commands = Commands(
-                judge.release["commands"] or {}, frozenset(judge.flags.names) | gone
+                judge.release["commands"] or {}, frozenset(table.names) | gone, frozenset(several)
             )
         return self._commands
 

@@ -39,8 +39,17 @@ _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt_llm", "lmdeploy", "tgi", "text-gen
 class Commands:
     """Knows the words that start servers of a release, and puts launches into an extraction."""
 
-    def __init__(self, rules: Mapping[str, Any], flags: frozenset[str]) -> None:
-        """Take the release's `commands` section and all spellings of flags, gone ones included."""
+    def __init__(
+        self,
+        rules: Mapping[str, Any],
+        flags: frozenset[str],
+        several: frozenset[str] = frozenset(),
+    ) -> None:
+        """Take the release's `commands` section and the spellings of flags.
+
+        `flags` has those of all flags, gone ones included, `several` those that take a list.
+        """
+        self.several = several
         self.rules = rules
         self.flags = flags
         self.program: str = rules.get("program") or ""
@@ -115,6 +124,7 @@ class Commands:
         for text, origin in zip(command.argv, command.origins, strict=True):
             word = words[origin]
             argv.append(word if word.text == text else made(text, word.start))
+        whole = len(argv)
         argv = _until_noise(argv)
         merged = dict(environment)
         for name, value in command.environment.items():
@@ -122,7 +132,9 @@ class Commands:
         if command.backend == "auto" and self._draws(argv):
             out.skip(span[0], command.name, "the diffusion server, which has another parser")
             return False
-        self._add(argv, merged, out, kind, span, context, command=command.name)
+        # Documentation leaves out what its readers know.
+        partial = len(argv) < whole or kind in ("markdown", "rst")
+        self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)
         return True
 
     def _draws(self, argv: Sequence[Source]) -> bool:

@@ -161,7 +161,7 @@ class _Reader:
         for place, message in document.troubles:
             if not template and not (kind == "json" and self.name.endswith(("l", "c"))):
                 self.out.troubles.append(Trouble(message, place))
-        if not template:
+        if not template and self.out.launches:
             for place, key in document.duplicates:
                 self.out.troubles.append(
                     Trouble(f"the key {key!r} stands twice in one mapping; the last counts", place)

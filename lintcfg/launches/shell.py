@@ -33,11 +33,15 @@ _READERS = {"python": "python", "python3": "python", "kubectl": "yaml", "oc": "y
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A variable: its words, one where it is no array."""
+    """A variable: its words, one where it is no array.
+
+    `soft` marks a default that the caller's environment may outweigh.
+    """
 
     words: tuple[Source, ...]
     array: bool = False
     exported: bool = False
+    soft: bool = False
 
 
 @dataclass(slots=True)
@@ -245,7 +249,20 @@ class Shell:
                 closed = True
             else:
                 branches[0].append(child)
-        return self.fork(branches, states, closed)
+        condition = node.child_by_field_name("condition")
+        text = self.text(condition) if condition is not None else ""
+        taken: dict[bool | None, list[State]] = {True: [], False: [], None: []}
+        for state in states:
+            taken[_holds(text, state)].append(state)
+        after: list[State] = []
+        if taken[True]:
+            after += self.block(branches[0], taken[True])
+        if taken[False]:
+            rest = branches[1:]
+            after += self.fork(rest, taken[False], closed) if rest else taken[False]
+        if taken[None]:
+            after += self.fork(branches, taken[None], closed)
+        return _distinct(after)
 
     def _on_case_statement(self, node: Any, states: list[State]) -> list[State]:
         branches: list[list[Any]] = []
@@ -394,7 +411,12 @@ class Shell:
                 words = (join([*old.words, *words]),)
         elif adds and not array:
             words = (join([made(f"${name}", place, known=False), *words]),)
-        state.variables[name] = Value(words, array, exported or bool(old and old.exported))
+        raw = self.text(value_node) if value_node is not None else ""
+        soft = ":-" in raw or ":=" in raw or any(
+            other.soft and f"${spelled}" in raw.replace("{", "")
+            for spelled, other in state.variables.items()
+        )  # fmt: skip
+        state.variables[name] = Value(words, array, exported or bool(old and old.exported), soft)
 
     # ---------------------------------------------------------------- commands
 
@@ -797,6 +819,30 @@ _NO_STATEMENTS = frozenset(
      "arithmetic_expansion", "expansion", "simple_expansion", "word", "array", "file_redirect",
      "binary_expression", "unary_expression"}
 )  # fmt: skip
+
+
+_EMPTY_TEST = re.compile(r"""^\[\[?\s+(-n|-z)\s+"?\$\{?(\w+)(?::-)?\}?"?\s+\]\]?$""")
+_EQUAL_TEST = re.compile(
+    r"""^\[\[?\s+"?\$\{?([A-Za-z_]\w*)\}?"?\s+(==?|!=)\s+["']?([\w./:-]*)["']?\s+\]\]?$"""
+)
+
+
+def _holds(test: str, state: State) -> bool | None:
+    """Whether a simple test of one variable holds; None where that is not known."""
+    match = _EMPTY_TEST.match(test)
+    if match is not None:
+        value = state.variables.get(match.group(2))
+        if value is None or value.soft or any(word.open for word in value.words):
+            return None
+        filled = any(word.text for word in value.words[:1])
+        return filled == (match.group(1) == "-n")
+    match = _EQUAL_TEST.match(test)
+    if match is not None:
+        value = state.variables.get(match.group(1))
+        if value is None or value.soft or len(value.words) != 1 or value.words[0].open:
+            return None
+        return (value.words[0].text == match.group(3)) == (match.group(2) != "!=")
+    return None
 
 
 def _expansions(node: Any) -> list[Any]:

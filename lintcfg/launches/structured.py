@@ -364,11 +364,13 @@ class Structured:
             if key.source is None:
                 continue
             if value.items is not None:
-                pair = keyed(key.source, Source(""), self.commands.flags)
                 word = Source("--" + key.text.replace("_", "-"), (0,), (key.start,))
-                if self.commands.is_flag(word.text):
-                    argv += [word, *value.scalars()]
-                del pair
+                values = list(value.scalars())
+                if self.commands.is_flag(word.text) and word.text in self.commands.several:
+                    argv += [word, *values]
+                elif self.commands.is_flag(word.text) and values:
+                    # A sweep over values: any of them, so none is known.
+                    argv += [word, join(values, " ").opened()]
                 continue
             if value.source is None:
                 continue
