@@ -25,7 +25,7 @@ _SPECIAL = frozenset({"warn", "advise", "unchecked", "worker", "stop"})
 #: Models whose traits are kept under their full names.
 RENAMED = 512
 
-_PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_.]*)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z_][A-Za-z0-9_.]*)\}")
 
 
 @record
