@@ -50,14 +50,7 @@ def from_words(words: Sequence[str], context: Context) -> None:
 
 
 def from_text(text: str, context: Context) -> None:
-    """Read comments meant for us, scheduler directives and pins out of a whole file."""
-    if "attn-lint:" in text:
-        for match in _COMMENT.finditer(text):
-            for name, value in _SETTING.findall(match.group(1)):
-                if name in ("gpu", "sglang", "cuda"):
-                    # A comment is meant for us and outweighs everything else in the file.
-                    setattr(context, name, value.rstrip(",;"))
-                    context.origin[name] = "comment"
+    """Read scheduler directives and pins out of a whole file."""
     if "#SBATCH" in text or "#PBS" in text:
         for line in text.splitlines():
             if line.startswith("#SBATCH"):
@@ -68,3 +61,20 @@ def from_text(text: str, context: Context) -> None:
         pin = _PIN.search(text)
         if pin is not None:
             context.note("sglang", pin.group(1), f"pin {pin.group(0)}")
+
+
+def from_comments(text: str, place: int, context: Context) -> None:
+    """Take what comments meant for us say at a place; it outweighs all else in the file.
+
+    A comment speaks for what follows it, until another one says otherwise; the first one speaks
+    for what stands above it too.
+    """
+    if "attn-lint:" not in text:
+        return
+    for number, match in enumerate(_COMMENT.finditer(text)):
+        if match.start() > place and number:
+            break
+        for name, value in _SETTING.findall(match.group(1)):
+            if name in ("gpu", "sglang", "cuda"):
+                setattr(context, name, value.rstrip(",;"))
+                context.origin[name] = "comment"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from .command import Commands
-from .context import from_text
+from .context import from_comments, from_text
 from .model import Extraction, Trouble
 from .text import Source, unmasked, whole
 
@@ -83,11 +83,7 @@ def find_launches(name: str, text: str, commands: Commands, kind: str | None = N
             for variant in found.variants
         ]
     for found in out.launches:
-        for field in ("gpu", "sglang", "cuda"):
-            # A comment meant for us wins over what was read off the launch itself.
-            if out.context.origin.get(field) == "comment":
-                setattr(found.context, field, getattr(out.context, field))
-                found.context.origin[field] = "comment"
+        from_comments(text, found.end, found.context)
         found.context.fill(out.context)
     return out
 

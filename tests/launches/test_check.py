@@ -313,3 +313,30 @@ def test_a_file_that_cannot_be_written_is_an_error_and_stays_whole(
         tmp_path.chmod(0o700)
     assert code == 2 and "a.sh" in err
     assert path.read_text(encoding="utf-8") == OLD
+
+
+def test_a_comment_about_the_machine_speaks_for_what_follows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.sh"
+    launch = BAD.split("b200\n", 1)[1]
+    path.write_text(
+        f"# attn-lint: gpu=h100\n{launch}\n# attn-lint: gpu=b200\n{launch}", encoding="utf-8"
+    )
+    errors = [
+        one for one in findings(capsys, "--isolated", str(path)) if one["severity"] == "error"
+    ]
+    assert {one["span"]["line"] for one in errors} == {9}  # type: ignore[index]
+
+
+def test_checking_a_file_imports_nothing_heavy(script: Path) -> None:
+    import sys
+
+    code = (
+        "import sys\nfrom attn_lint.lintcfg.cli import dispatch\n"
+        f"dispatch(['check', '--isolated', {str(script)!r}])\n"
+        "names = {'torch', 'libcst', 'pydantic', 'rich', 'typer'}\n"
+        "heavy = names & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
