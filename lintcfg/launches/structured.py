@@ -646,7 +646,7 @@ def _filled(words: Sequence[Source], environment: Mapping[str, Source]) -> list[
             known = environment.get(name)
             if known is not None:
                 parts.append(known)
-            elif match.group(3):
+            elif match.group(3) and not set(match.group(3)) & set(" \"'"):
                 parts.append(word.slice(match.start(3), match.end(3)))
             else:
                 parts.append(word.slice(match.start(), match.end()).opened())
