@@ -63,6 +63,9 @@ def validate(
         raise UsageError(f"{folder}: no release data there (no pipeline.yaml)")
     if source is not None and not source.is_dir():
         raise UsageError(f"{source}: no such folder")
+    roots = ("srt", "sglang/srt", "python/sglang/srt")
+    if source is not None and not any((source / root).is_dir() for root in roots):
+        raise UsageError(f"{source}: no SGLang source tree (no srt folder in it)")
     problems = check(folder, source)
     for problem in problems:
         print(problem)

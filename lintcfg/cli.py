@@ -94,7 +94,15 @@ def dispatch(arguments: Sequence[str]) -> int:
         from .commands.help import run
 
         return run()
+    arguments = _command_first(arguments)
     first = arguments[0]
+    asks_help = arguments[-1] in {"--help", "-h"}
+    if asks_help and not any("sglang" in word for word in arguments):
+        if first in APP_COMMANDS:
+            return _app(arguments)
+        from .commands.help import run
+
+        return run()
     if first in {"--version", "-V"}:
         from .commands.version import run as version
 
@@ -106,6 +114,24 @@ def dispatch(arguments: Sequence[str]) -> int:
     if first in APP_COMMANDS:
         return _app(arguments)
     return _judge(arguments)
+
+
+def _command_first(arguments: Sequence[str]) -> list[str]:
+    """Own options may stand before a command; bring the command to the front."""
+    from .options import BATCH, LAUNCH_OPTIONS
+
+    takes_value = {option.name: option.metavar for option in (*LAUNCH_OPTIONS, BATCH)}
+    position = 0
+    while position < len(arguments):
+        name, equals, _ = arguments[position].partition("=")
+        if name not in takes_value:
+            break
+        position += 1 if equals or takes_value[name] is None else 2
+    if 0 < position < len(arguments):
+        word = arguments[position]
+        if word in LAUNCH_COMMANDS or word in FILE_COMMANDS or word in APP_COMMANDS:
+            return [word, *arguments[:position], *arguments[position + 1 :]]
+    return list(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -134,10 +160,16 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
         return EXIT_USAGE
     except BrokenPipeError:
         # The reader went away (`| head -1`): nothing more to say, and nothing to complain about.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError as error:
+        # A full disk, a folder that vanished: nothing of ours to mend.
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"attn-lint: error: {place}{error.strerror or error}", file=sys.stderr)
+        _forget_output()
+        return EXIT_USAGE
     except (Exception, RecursionError) as error:
         print(
             f"attn-lint: internal error: {type(error).__name__}: {error}\n"
@@ -149,3 +181,11 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
 
             traceback.print_exc()
         return EXIT_INTERNAL
+
+
+def _forget_output() -> None:
+    """Send what is still buffered nowhere, so that the interpreter's exit does not fail on it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123

@@ -75,16 +75,20 @@ KEYS = (*_STRINGS, *_LISTS, "severity", "require-reason", "per-path")
 
 def find_config(start: str) -> str | None:
     """Return the nearest configuration file upward from a folder."""
-    folder = os.path.abspath(start)
+    try:
+        folder = os.path.abspath(start)
+    except OSError:  # the working folder is gone
+        return None
     while True:
         own = os.path.join(folder, FILE_NAME)
         if os.path.isfile(own):
             return own
         shared = os.path.join(folder, "pyproject.toml")
         try:
-            with open(shared, "rb") as file:
-                if _TABLE_MARK in file.read():
-                    return shared
+            if os.path.isfile(shared):
+                with open(shared, "rb") as file:
+                    if _TABLE_MARK in file.read():
+                        return shared
         except OSError:
             pass
         parent = os.path.dirname(folder)

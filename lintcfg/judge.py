@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..matrix.loader import Release
-from ..matrix.record import field, mutable_record, record
+from ..matrix.record import field, mutable_record, record, replaced
 from .findings import Finding
 from .flags import FlagTable, ParsedLaunch, ParseProblem, load_flags, parse
 from .model import ModelProblem, ModelTraits
@@ -181,18 +181,18 @@ class Judge:
             # The first family is tried on every machine, the others on those that people have.
             tried = gpus if number == 0 or len(gpus) == 1 else typical
             for gpu in tried:
-                one = self._judge_on(launch, parsed, gpu, model, own_draft, problems)
+                has_cuda = gpu is None or self.platforms.by_name[gpu]["kind"] == "cuda"
+                there = launch if has_cuda else replaced(launch, cuda=None)
+                one = self._judge_on(there, parsed, gpu, model, own_draft, problems)
                 judgement.contexts.append(Context(gpu or "", family, one))
         self._explore_inert(judgement)
         verdicts = {one.judgement.startup for one in judgement.contexts}
-        if judgement.startup == "depends" and exact and len(verdicts) == 1:
+        if judgement.startup == "depends" and len(verdicts) == 1:
             judgement.startup = verdicts.pop()
             judgement.stage = judgement.contexts[0].judgement.stage
         elif judgement.startup == "starts" and verdicts - {"starts"}:
             judgement.startup = "depends"
-        judgement.findings = self.statements.merge(
-            judgement.findings, judgement.contexts, exact=exact
-        )
+        judgement.findings = self.statements.merge(judgement.findings, judgement.contexts)
 
     def archetypes(self) -> list[tuple[str, ModelTraits]]:
         """A model of every family, by the family's label."""

@@ -46,6 +46,8 @@ class Platforms:
         Raises:
             UsageError: no such machine; the text suggests close names.
         """
+        if "," in name:
+            raise UsageError(f"--gpu takes one machine, not {name!r}; --gpu all lists every one")
         for key in (_key(name), _bare(name)):
             if key in self._index:
                 return self._index[key]

@@ -267,11 +267,11 @@ class Statements:
     def _reads_platform(rule: Rule) -> bool:
         return any(name.startswith("platform.") for name in names_in(rule.node or []))
 
-    def merge(self, base: list[Finding], contexts: list[Context], *, exact: bool) -> list[Finding]:
+    def merge(self, base: list[Finding], contexts: list[Context]) -> list[Finding]:
         """Findings of a launch that leaves GPU or model open.
 
         What the open run proves is certain. The rest comes from the contexts that were tried and
-        says for which it holds; where the model is known, what all machines share is certain too.
+        says for which it holds; what they all share is certain too.
         """
         kept = [finding for finding in base if finding.certain]
         known = {(finding.code, finding.rule, finding.phase) for finding in kept}
@@ -284,7 +284,7 @@ class Statements:
                     if context not in entry[1]:
                         entry[1].append(context)
         for finding, where in found.values():
-            if exact and len(where) == len(contexts):
+            if len(where) == len(contexts):
                 kept.append(replaced(finding, has=None))
             else:
                 kept.append(_conditional(finding, where, contexts))

@@ -11,6 +11,13 @@ _CODES = {
 }  # fmt: skip
 
 
+def printable(text: str) -> str:
+    """Text whose control characters show instead of acting on the terminal."""
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
+
+
 class Style:
     """Wraps text in ANSI colour where colour is wanted."""
 
@@ -39,6 +46,10 @@ def wants_color(when: str | None, stream: TextIO) -> bool:
 
 def make_streams_safe() -> None:
     """Let no character that the locale lacks, and no lone surrogate, end in an exception."""
+    # A stream that was closed before the start is None.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -71,10 +72,15 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
         if not isinstance(case, dict):
             raise InputError(f"line {number}: not an object")
         ident = case.get("id")
+        if isinstance(ident, float) and not math.isfinite(ident):
+            ident = None  # JSON has no such number
         launch = _launch(case, number, request)
         judgement = judge.judge(launch)
     except LintError as error:
-        return {"id": ident, "error": {"line": number, "message": str(error)}}
+        text = str(error)
+        if not text.startswith("line "):
+            text = f"line {number}: {text}"
+        return {"id": ident, "error": {"line": number, "message": text}}
     except (Exception, RecursionError) as error:
         return {
             "id": ident,

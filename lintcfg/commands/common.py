@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...matrix import loader
+from ...matrix.errors import MatrixDataError
 from ...matrix.record import mutable_record, replaced
 from .. import options as o
 from ..config import Config, find_config, load_config
@@ -42,7 +43,28 @@ class Request:
         """The judge of the release asked for."""
         folder = self.given.get(o.MATRIX)
         release = self.option(o.SGLANG, loader.DEFAULT_RELEASE) or loader.DEFAULT_RELEASE
-        return Judge(loader.load(release=release.removeprefix("v"), folder=folder))
+        try:
+            judge = Judge(loader.load(release=release.removeprefix("v"), folder=folder))
+        except (TypeError, KeyError, AttributeError, IndexError) as error:
+            if folder is None:
+                raise
+            problem = f"{folder}: the data does not fit together: {error!r}"
+            raise MatrixDataError([problem]) from None
+        self._check_codes(judge)
+        return judge
+
+    def _check_codes(self, judge: Judge) -> None:
+        """Refuse codes that select, ignore or regrade nothing."""
+        codes = judge.statements.codes
+        names = {entry["name"] for entry in codes.values()}
+        patterns = [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)]
+        patterns += [*self.config.select, *self.config.ignore, *self.config.severity]
+        for pattern in patterns:
+            known = any(code.startswith(pattern.upper()) for code in codes)
+            if not known and pattern not in names:
+                raise UsageError(
+                    f"no code or name starts with {pattern!r}; `attn-lint rule` lists all"
+                )
 
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
@@ -66,14 +88,23 @@ class Request:
                 continue
             if _matches(finding, ignore):
                 continue
-            level = self.config.severity.get(finding.code)
+            level = next(
+                (
+                    level
+                    for pattern, level in self.config.severity.items()
+                    if _matches(finding, (pattern,))
+                ),
+                None,
+            )
             kept.append(replaced(finding, severity=as_severity(level)) if level else finding)
         return kept
 
-    def exit_code(self, findings: Iterable[Finding]) -> int:
-        """1 where a certain finding reaches the threshold, else 0."""
+    def exit_code(self, findings: Sequence[Finding], startup: str = "") -> int:
+        """1 where a finding that is certain, or explains a refusal, reaches the threshold."""
         if self.given.has(o.EXIT_ZERO):
             return EXIT_CLEAN
+        if startup == "refuses" and any(finding.severity == "error" for finding in findings):
+            return EXIT_FINDINGS
         threshold = SEVERITIES.index(as_severity(self.option(o.FAIL_ON) or "warning"))
         reached = any(
             SEVERITIES.index(finding.severity) <= threshold and finding.certain
@@ -91,7 +122,7 @@ def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
 def read_config(given: o.Given) -> Config:
     """The configuration that is named, or the nearest one."""
     explicit = given.get(o.LINT_CONFIG)
-    return load_config(explicit or find_config(os.getcwd()))  # noqa: PTH109 - no pathlib here
+    return load_config(explicit or find_config("."))
 
 
 def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
@@ -120,7 +151,9 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     lines = []
     if judgement.gpu is None:
         lines.append("GPU not given (--gpu): judged for every class of machine")
-    if judgement.model is None:
+    if judgement.model is None and any(f.stage == "model-config" for f in judgement.findings):
+        pass  # the finding says all there is to say of the model
+    elif judgement.model is None:
         path = judgement.parsed.values.get("model_path")
         if path:
             lines.append(f"model {path!r} is not known here: judged for one of every family")

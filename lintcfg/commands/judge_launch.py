@@ -28,4 +28,4 @@ def run(arguments: Sequence[str]) -> int:
         print(json.dumps(to_json(judgement, request, findings), default=str))
     else:
         report(judgement, findings, request)
-    return request.exit_code(findings)
+    return request.exit_code(findings, judgement.startup)

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import options as o
 from ..judge import RESOLVED_FIELDS, Judgement
-from ..reporters.text import VERDICTS, report
+from ..reporters.text import VERDICTS, fails_later, report
 from ..resolver.engine import Step
 from ..statements import describe_source, shown
 from .common import Request, read_request, to_json
@@ -36,11 +36,11 @@ def run(arguments: Sequence[str]) -> int:
                 default=str,
             )
         )
-        return request.exit_code(findings)
+        return request.exit_code(findings, judgement.startup)
     print_values(judgement, request)
     print()
     report(judgement, findings, request)
-    return request.exit_code(findings)
+    return request.exit_code(findings, judgement.startup)
 
 
 def print_values(judgement: Judgement, request: Request) -> None:
@@ -116,7 +116,7 @@ def by_platform(request: Request) -> int:
             continue
         judgement = judge.judge(request.launch(name))
         findings = request.filtered(judgement.findings)
-        code = max(code, request.exit_code(findings))
+        code = max(code, request.exit_code(findings, judgement.startup))
         rows.append((row, judgement, findings))
     if request.option(o.FORMAT, "text") == "json":
         print(
@@ -130,14 +130,17 @@ def by_platform(request: Request) -> int:
     width = max(len(row["name"]) for row, _, _ in rows)
     for row, judgement, findings in rows:
         kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
-        verdict = style(kind, f"{VERDICTS[judgement.startup]:16}")
+        text = VERDICTS[judgement.startup]
+        if judgement.startup == "starts" and fails_later(findings):
+            kind, text = "error", "starts, fails"
+        verdict = style(kind, f"{text:16}")
         gist = _gist(judgement, findings)
         print(f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {gist}".rstrip())
     return code
 
 
 def _gist(judgement: Judgement, findings: Sequence[Any]) -> str:
-    if judgement.startup == "refuses":
+    if judgement.startup == "refuses" or fails_later(findings):
         first = next((f for f in findings if f.severity == "error" and f.certain), None)
         return f"{first.code} {first.message}" if first else ""
     if judgement.startup == "unchecked":

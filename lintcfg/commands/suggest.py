@@ -164,11 +164,38 @@ def candidates(
         tried = judge.judge(replaced(launch, argv=[*launch.argv, flag.names[0], backend]))
         findings = request.filtered(tried.findings)
         one = Candidate(backend, tried, findings, backend == default)
-        (good if one.kept else bad).append(one)
+        fits = runs_on(judge, backend, tried)
+        (good if one.kept and fits else bad).append(one)
     # What SGLang would take first, here or without the wishes; then the fewest remarks.
     good.sort(key=lambda one: (not one.default, one.backend != usual, *one.weight))
     bad.sort(key=lambda one: (one.judgement.startup != "starts", len(one.misses)))
     return good, bad
+
+
+def runs_on(judge: Judge, backend: str, judgement: Judgement) -> bool:
+    """Whether the matrix has the backend on this architecture, in the phases that it serves.
+
+    SGLang lets some backends start where their kernels do not exist; those are no suggestion.
+    """
+    architecture = judge.platforms.by_name[judgement.gpu or ""]["architecture"]
+    groups = {name: entry["group"] for name, entry in judge.release["features"]["families"].items()}
+    group = "mla" if judgement.read("model.mla") else "mha"
+    served = [
+        family
+        for row in judge.release["backends"] or ()
+        if row["name"] == backend
+        for family in row.get("families", ())
+        if groups[family["family"]] == group or groups[family["family"]] not in {"mla", "mha"}
+    ]
+    phases = [
+        phase
+        for phase in ("prefill", "decode")
+        if judgement.read(f"fact.{phase}_backend") == backend
+    ]
+    return all(
+        any(architecture in family[f"{phase}_gpus"].get("runs", ()) for family in served)
+        for phase in phases
+    )
 
 
 def _entry(one: Candidate) -> dict[str, object]:

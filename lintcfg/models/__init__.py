@@ -99,9 +99,7 @@ def _resolve(
         # A GGUF file carries its configuration inside.
         return None
     if name.startswith(("/", "./", "../", "~")):
-        return ModelProblem(
-            f"The model folder {name} does not exist.", name, "Check the path of the model."
-        )
+        return None  # a folder of another machine or of a container
     cached = snapshot(name)
     if cached is not None:
         found = _read_folder(cached, reader, is_draft, algorithm, overrides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from typing import Any
 
 from ...matrix.record import record
@@ -23,7 +24,10 @@ class Unreadable:
 def read_object(path: str) -> dict[str, Any] | Unreadable:
     """The JSON object in a file."""
     try:
-        size = os.stat(path).st_size  # noqa: PTH116 - hot path
+        status = os.stat(path)  # noqa: PTH116 - hot path
+        if not stat.S_ISREG(status.st_mode):
+            return Unreadable("is not a plain file")
+        size = status.st_size
         if size > LARGEST:
             return Unreadable(f"has {size >> 20} MiB, which no model configuration has")
         with open(path, "rb") as file:  # noqa: PTH123 - hot path

@@ -28,7 +28,10 @@ def snapshot(
     root = os.path.join(cache_folder(environment), "models--" + name.replace("/", "--"))  # noqa: PTH118
     commit = revision or "main"
     try:
-        with open(os.path.join(root, "refs", commit), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        reference = os.path.join(root, "refs", commit)  # noqa: PTH118
+        if not os.path.isfile(reference):  # noqa: PTH113
+            raise OSError(reference)
+        with open(reference, encoding="utf-8") as file:  # noqa: PTH123
             commit = file.read(256).strip()
     except (OSError, ValueError):
         if revision is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .. import options as o
 from ..findings import SEVERITIES, Finding
 from ..judge import Judgement
+from ..terminal import printable
 
 if TYPE_CHECKING:
     from ..commands.common import Request
@@ -33,7 +34,7 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     style = request.style
     if request.option(o.FORMAT) == "concise":
         for finding in findings:
-            print(concise(finding))
+            print(concise(finding, judgement))
         return
     verbose = request.given.has(o.VERBOSE)
     certain = [finding for finding in findings if finding.certain]
@@ -41,7 +42,10 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         print_finding(finding, judgement, request)
     release = judgement.outcome.program.release.name
     kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
-    line = style(kind, f"SGLang {release} {VERDICTS[judgement.startup]}")
+    verdict = VERDICTS[judgement.startup]
+    if judgement.startup == "starts" and fails_later(certain):
+        kind, verdict = "error", "starts, and then fails"
+    line = style(kind, f"SGLang {release} {verdict}")
     if judgement.startup == "refuses":
         line += f" {STAGES.get(judgement.stage, judgement.stage)}"
     print(f"{line}: {_counted(certain)}")
@@ -60,6 +64,11 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         print(f"    {head} {finding.message}{_where(finding, judgement)}")
     for text in assumptions(judgement, request):
         print(style("dim", f"  {text}"))
+
+
+def fails_later(findings: Sequence[Finding]) -> bool:
+    """Whether a launch that SGLang lets start is known to fail or to compute something else."""
+    return any(finding.certain and finding.severity == "error" for finding in findings)
 
 
 def _counted(findings: Sequence[Finding]) -> str:
@@ -116,10 +125,11 @@ def by_verdict(judgement: Judgement) -> list[str]:
     ]
 
 
-def concise(finding: Finding) -> str:
-    """One line for one finding."""
-    where = finding.flags[0] if finding.flags else "launch"
-    return f"{where}: {finding.severity} {finding.code} {finding.message}"
+def concise(finding: Finding, judgement: Judgement) -> str:
+    """One line for one finding; one that holds in part only says where."""
+    place = finding.flags[0] if finding.flags else "launch"
+    text = f"{place}: {finding.severity} {finding.code} {finding.message}"
+    return text if finding.certain else f"{text}{_where(finding, judgement) or ' (perhaps)'}"
 
 
 def print_finding(finding: Finding, judgement: Judgement, request: Request) -> None:
@@ -165,4 +175,5 @@ def argument_text(finding: Finding, judgement: Judgement) -> str | None:
         value = argv[following]
         if not value.startswith("--"):
             text += f" {value}"
+    text = printable(text)
     return text if len(text) <= 120 else text[:117] + "…"
