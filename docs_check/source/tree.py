@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...lintcfg.errors import InputError
+from ..errors import InputError
 
 #: Folders, below a given path, in which the package may lie.
 _PACKAGE_PLACES = ("", "sglang", "python/sglang", "site-packages/sglang")
