@@ -108,6 +108,8 @@ def load_config(path: str | os.PathLike[str] | None) -> Config:
     import tomllib
 
     path = os.fspath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ConfigError(f"{path}: not a plain file")
     try:
         with open(path, "rb") as file:
             data = tomllib.loads(file.read().decode("utf-8"))

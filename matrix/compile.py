@@ -63,6 +63,8 @@ def read_yaml(path: Path) -> Any:
         MatrixDataError: unreadable, not UTF-8, or not YAML; the text names file, line and column.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise MatrixDataError([f"{path}: not a plain file"])
         text = path.read_text(encoding="utf-8")
         return yaml.load(text, Loader=_UniqueKeyLoader)
     except UnicodeDecodeError as error:
@@ -261,7 +263,10 @@ def _plain_section(folder: Path, name: str) -> Json:
     model = sections.SCHEMAS.get(name)
     if model is not None:
         read_model(path, model)
-    return read_yaml(path)
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise MatrixDataError([f"{path}: a mapping belongs here, not {type(content).__name__}"])
+    return content
 
 
 def compile_release(folder: Path) -> dict[str, Json]:
