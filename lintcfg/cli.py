@@ -97,9 +97,8 @@ def dispatch(arguments: Sequence[str]) -> int:
     arguments = _command_first(arguments)
     first = arguments[0]
     asks_help = arguments[-1] in {"--help", "-h"}
-    if asks_help and not any("sglang" in word for word in arguments):
-        if first in APP_COMMANDS:
-            return _app(arguments)
+    own_help = first in APP_COMMANDS or first in FILE_COMMANDS
+    if asks_help and not own_help and not any("sglang" in word for word in arguments):
         from .commands.help import run
 
         return run()
