@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Write what configuration classes do to a config.json, as YAML, by trying them out.
 
-Run it with the Python of an installation of the release (the conformance suite makes one):
+Run it with the Python of an installation of the release (the conformance suite makes one); it
+takes some ten minutes:
 
-    ~/.cache/…/venv/bin/python scripts/config_defaults.py > matrix/data/sglang/0.5.22/config_defaults.yaml
+    …/venv/bin/python scripts/config_defaults.py > config_defaults.yaml
 
 For every class that SGLang or transformers knows, its defaults, aliases, types and sub-configs are
 read off; how one attribute follows from others (a head size from the hidden size, say) is found by
@@ -32,35 +33,41 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 #: Attributes that decide anything for attention; all others are left out.
-KEYS = """
-hidden_size num_attention_heads num_key_value_heads num_kv_heads n_head_kv multi_query
-multi_query_group_num num_attention_groups new_decoder_architecture head_dim v_head_dim
-swa_head_dim swa_v_head_dim swa_num_key_value_heads num_attention_heads_per_layer
-num_hidden_layers vocab_size max_sequence_length seq_length max_seq_len model_max_length
-max_position_embeddings sliding_window_size sliding_window window_size attention_chunk_size
-kv_lora_rank qk_nope_head_dim qk_rope_head_dim index_topk index_head_dim index_kpool
-index_topk_freq index_topk_pattern indexer_types layer_types is_hybrid_swa learnable_sink
-add_swa_attention_sink_bias add_full_attention_sink_bias sliding_window_pattern mamba_chunk_size
-linear_attn_config linear_num_heads linear_head_dim use_mla use_mla_nope use_kda kda_lower_bound
-has_minicpm_sparse_attention has_lightning_layers indexer_n_heads indexer_kv_heads
-indexer_head_dim indexer_budget indexer_compress_ratio compress_ratios use_ngram_embedding
-ngram_embedding_n dual_chunk_attention_config language_model_only use_bidirectional_attention
-prefix_lm attention_projection_layout mtp_hybrid_override_pattern block_size is_causal num_experts
-mlp_hidden_act vision_n_layers linear_key_head_dim linear_value_head_dim num_target_layers
-num_draft_slots num_local_experts n_routed_experts num_nextn_predict_layers is_encoder_decoder
-dspark_block_size dspark_markov_rank dspark_noise_token_id dspark_target_layer_ids dflash_config
-hybrid_layer_pattern local_layer_ids mtp_local_layer_ids use_sliding_window swa_kv_lora_rank
-swa_qk_nope_head_dim swa_qk_rope_head_dim swa_num_attention_heads
-global_head_dim num_global_key_value_heads attn_config kv_n_heads max_window_layers
-""".split()
+KEYS = (
+    "hidden_size", "num_attention_heads", "num_key_value_heads", "num_kv_heads", "n_head_kv",
+    "multi_query", "multi_query_group_num", "num_attention_groups", "new_decoder_architecture",
+    "head_dim", "v_head_dim", "swa_head_dim", "swa_v_head_dim", "swa_num_key_value_heads",
+    "num_attention_heads_per_layer", "num_hidden_layers", "vocab_size", "max_sequence_length",
+    "seq_length", "max_seq_len", "model_max_length", "max_position_embeddings",
+    "sliding_window_size", "sliding_window", "window_size", "attention_chunk_size",
+    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "index_topk", "index_head_dim",
+    "index_kpool", "index_topk_freq", "index_topk_pattern", "indexer_types", "layer_types",
+    "is_hybrid_swa", "learnable_sink", "add_swa_attention_sink_bias",
+    "add_full_attention_sink_bias", "sliding_window_pattern", "mamba_chunk_size",
+    "linear_attn_config", "linear_num_heads", "linear_head_dim", "use_mla", "use_mla_nope",
+    "use_kda", "kda_lower_bound", "has_minicpm_sparse_attention", "has_lightning_layers",
+    "indexer_n_heads", "indexer_kv_heads", "indexer_head_dim", "indexer_budget",
+    "indexer_compress_ratio", "compress_ratios", "use_ngram_embedding", "ngram_embedding_n",
+    "dual_chunk_attention_config", "language_model_only", "use_bidirectional_attention",
+    "prefix_lm", "attention_projection_layout", "mtp_hybrid_override_pattern", "block_size",
+    "is_causal", "num_experts", "mlp_hidden_act", "vision_n_layers", "linear_key_head_dim",
+    "linear_value_head_dim", "num_target_layers", "num_draft_slots", "num_local_experts",
+    "n_routed_experts", "num_nextn_predict_layers", "is_encoder_decoder", "dspark_block_size",
+    "dspark_markov_rank", "dspark_noise_token_id", "dspark_target_layer_ids", "dflash_config",
+    "hybrid_layer_pattern", "local_layer_ids", "mtp_local_layer_ids", "use_sliding_window",
+    "swa_kv_lora_rank", "swa_qk_nope_head_dim", "swa_qk_rope_head_dim", "swa_num_attention_heads",
+    "global_head_dim", "num_global_key_value_heads", "attn_config", "kv_n_heads",
+    "max_window_layers",
+)  # fmt: skip
 #: Classes by which SGLang tells kinds of models apart.
-MARKS = """
-Qwen3NextConfig Qwen3_5Config Qwen3_5MoeConfig InternS2PreviewConfig JetNemotronConfig JetVLMConfig
-FalconH1Config NemotronHConfig Lfm2Config Lfm2MoeConfig Lfm2VlConfig ZayaConfig Mamba2Config
-MambaConfig FalconMambaConfig InklingModelConfig InklingMMConfig NemotronH_Nano_VL_V2_Config
-GraniteMoeHybridConfig KimiLinearConfig BailingHybridConfig MiniCPMHybridConfig Dots3Config
-GigaChat35Config IQuestQ1MTPConfig DeepseekV41Config
-""".split()
+MARKS = (
+    "Qwen3NextConfig", "Qwen3_5Config", "Qwen3_5MoeConfig", "InternS2PreviewConfig",
+    "JetNemotronConfig", "JetVLMConfig", "FalconH1Config", "NemotronHConfig", "Lfm2Config",
+    "Lfm2MoeConfig", "Lfm2VlConfig", "ZayaConfig", "Mamba2Config", "MambaConfig",
+    "FalconMambaConfig", "InklingModelConfig", "InklingMMConfig", "NemotronH_Nano_VL_V2_Config",
+    "GraniteMoeHybridConfig", "KimiLinearConfig", "BailingHybridConfig", "MiniCPMHybridConfig",
+    "Dots3Config", "GigaChat35Config", "IQuestQ1MTPConfig", "DeepseekV41Config",
+)  # fmt: skip
 SUBS = ("thinker_config", "llm_config", "language_config", "text_config", "vision_config",
         "audio_config", "sound_config")  # fmt: skip
 ABSENT = "<absent>"
@@ -172,6 +179,7 @@ class Prober:
         self.engine, self.key, self.cls, self.names = engine, key, cls, names
         self.random = random.Random(key)
         self.unexplained: list[str] = []
+        self.drivers: list[str] = []
 
     def entry(self) -> dict[str, Any] | None:
         """The class as data, or None where it cannot be made without values."""
@@ -188,8 +196,11 @@ class Prober:
             self.unexplained.append(f"cannot be made: {str(error)[:90]}")
             entry["unmade"] = True
             return entry
-        aliases = {name: target for name, target in (getattr(cls, "attribute_map", {}) or {}).items()
-                   if name in KEYS or target in KEYS}  # fmt: skip
+        aliases = {
+            name: target
+            for name, target in (getattr(cls, "attribute_map", {}) or {}).items()
+            if name in KEYS or target in KEYS
+        }
         if aliases:
             entry["aliases"] = dict(aliases)
         targets = list(dict.fromkeys([*KEYS, *aliases.values()]))
@@ -275,9 +286,13 @@ class Prober:
                     key: read(value, key) for key in KEYS if read(value, key) != read(usual, key)
                 }
                 own = {
-                    key: number for key, number in own.items() if isinstance(number, (int, bool))
+                    key: number
+                    for key, number in own.items()
+                    if number is None or isinstance(number, (int, bool))
                 }
                 if own:
+                    if "hidden_size" in own and read(value, "head_dim") not in (None, ABSENT):
+                        own["head_dim"] = read(value, "head_dim")
                     plan["values"] = own
                     other, _ = make(self.cls, {name: {"rms_norm_eps": 1e-4}})
                     kept = getattr(other, name, None)
@@ -300,7 +315,7 @@ class Prober:
                 sub = getattr(other, name, None)
                 if sub is not None and hasattr(sub, "model_type"):
                     plan["type"] = sub.model_type
-                other, error = make(self.cls, {name: {"model_type": "no_such_type"}})
+                other, _ = make(self.cls, {name: {"model_type": "no_such_type"}})
                 if other is not None:
                     plan["unknown"] = "raw"
             if name == "text_config" and plan.get("default"):
@@ -343,12 +358,21 @@ class Prober:
     # --- rules
 
     def _rules(self, entry: dict[str, Any], base: dict[str, Any], given: dict[str, Any]) -> None:
-        drivers = self._drivers(entry, base, given)
+        drivers = self.drivers = self._drivers(entry, base, given)
         samples = self._samples(drivers)
         entry["rules"] = []
         entry["checks"] = []
-        order = ["num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "num_kv_heads",
-                 "head_dim", "v_head_dim", "swa_head_dim", "swa_v_head_dim"]  # fmt: skip
+        order = [
+            "num_hidden_layers",
+            "hidden_size",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "num_kv_heads",
+            "head_dim",
+            "v_head_dim",
+            "swa_head_dim",
+            "swa_v_head_dim",
+        ]
         keys = [*order, *(key for key in sorted(KEYS) if key not in order)]
         for key in keys:
             if key in entry.get("aliases", {}) or self._explained(entry, key, samples):
@@ -438,7 +462,7 @@ class Prober:
 
     def _explained(self, entry: dict[str, Any], key: str, samples: list[Any]) -> bool:
         library = self.engine.Library(
-            {"classes": {"x": {**entry, "sub": {}}}, "auto": {}, "registry": {}}
+            {"classes": {"x": {**entry, "sub": {}}}, "auto": [], "registry": {}}
         )
         for values, actual in samples:
             if actual is None:
@@ -455,8 +479,11 @@ class Prober:
     def _candidates(
         self, entry: dict[str, Any], key: str, samples: list[Any], base: dict[str, Any]
     ) -> Any:
-        names = [name for name in [*KEYS, *entry.get("renamed", {}).values()]
-                 if name != key and (name in entry["fields"] or name in entry.get("aliases", {}))]  # fmt: skip
+        names = [
+            name
+            for name in [*KEYS, *entry.get("renamed", {}).values()]
+            if name != key and (name in entry["fields"] or name in entry.get("aliases", {}))
+        ]
         whens = ("null", "absent", "falsy", "always")
         known = not str(base.get(key)).startswith("<")
         if known:
@@ -475,10 +502,10 @@ class Prober:
                     "when": when}]  # fmt: skip
             yield [{"key": key, "op": "add", "of": ["swa_qk_nope_head_dim", "swa_qk_rope_head_dim"],
                     "when": when}]  # fmt: skip
-        for flag in (*KEYS, *parameters(self.cls)):
+        for flag in self.drivers:
             for other in (None, 0):
                 yield [{"key": key, "op": "keep_if", "of": flag, "else": other}]
-        for flag, when in itertools.product(parameters(self.cls), ("absent", "always")):
+        for flag, when in itertools.product(self.drivers, ("absent", "always")):
             yield [{"key": key, "op": "set_if", "of": flag, "when": when}]
         if key.endswith("_types"):
             yield from self._layer_candidates(key, samples, base)
@@ -504,8 +531,13 @@ class Prober:
             if last is not None:
                 rule["last"] = last
             yield [rule]
-            for period in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers",
-                           "full_attention_interval", "no_rope_layer_interval"):  # fmt: skip
+            for period in (
+                "sliding_window_pattern",
+                "_sliding_window_pattern",
+                "global_attn_every_n_layers",
+                "full_attention_interval",
+                "no_rope_layer_interval",
+            ):
                 yield [{**rule, "period": period}]
 
 
@@ -588,18 +620,41 @@ def main() -> None:
     for key, extra in yaml.safe_load(rules.read_text(encoding="utf-8")).items():
         if not only or key in output:
             merge(output.setdefault(key, {}), extra)
+    own = {names[cls] for cls in registry.values()}
     data = {
         "made_from": {"transformers": transformers.__version__, "sglang": _version()},
         "layer_types": list(ALLOWED_ATTN_LAYER_TYPES),
         "old_layer_types": dict(_LEGACY_LAYER_TYPE_REMAP),
-        "auto": {key: key for key in sorted(mapping.keys()) if key in output},
+        "auto": sorted(mapping),
         "registry": {key: names[cls] for key, cls in sorted(registry.items())},
-        "classes": output,
+        "classes": {
+            key: compact(entry)
+            for key, entry in output.items()
+            if key in own or "marks" in entry or _has_language(entry)
+        },
     }
     print(
         "# Made by scripts/config_defaults.py; do not edit. Hand-written rules: config_rules.yaml."
     )
     yaml.safe_dump(data, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
+
+
+def _has_language(entry: dict[str, Any]) -> bool:
+    """Whether a class describes a language model, or holds one."""
+    parts = {**entry.get("fields", {}), **entry.get("constants", {}), **entry.get("aliases", {})}
+    return "vocab_size" in parts or not {*SUBS[:4]}.isdisjoint(entry.get("sub", {}))
+
+
+def compact(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry in its final form: types by word, fields in order, nothing that is not read."""
+    entry = {name: value for name, value in entry.items() if name not in ("strict",)}
+    if "types" in entry:
+        words: dict[str, list[str]] = {}
+        for name, word in entry["types"].items():
+            words.setdefault(word, []).append(name)
+        entry["types"] = dict(sorted(words.items()))
+    entry["fields"] = {name: entry["fields"][name] for name in sorted(entry.get("fields", {}))}
+    return entry
 
 
 def merge(entry: dict[str, Any], extra: dict[str, Any]) -> None:
@@ -611,8 +666,11 @@ def merge(entry: dict[str, Any], extra: dict[str, Any]) -> None:
             for key, plan in value.items():
                 entry.setdefault("sub", {})[key] = {**entry["sub"].get(key, {}), **plan}
         elif name == "rules":
-            found = [rule for rule in entry.get("rules", [])
-                     if rule["key"] not in {row["key"] for row in value if row["op"] != "by_layer"}]  # fmt: skip
+            found = [
+                rule
+                for rule in entry.get("rules", [])
+                if rule["key"] not in {row["key"] for row in value if row["op"] != "by_layer"}
+            ]
             first = [row for row in value if row.pop("first", False)]
             entry["rules"] = [*first, *found, *(row for row in value if row not in first)]
         elif name == "checks":

@@ -96,13 +96,14 @@ class Library:
     """The configuration classes of a release.
 
     Args:
-        data: section `config_defaults`: `classes`, and which class `auto` and `registry` choose
-            for a model type.
+        data: section `config_defaults`: `classes`, the model types that transformers knows
+            (`auto`), and the class that SGLang has for some (`registry`).
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.classes: Mapping[str, Values] = data["classes"]
-        self.auto: Mapping[str, str] = data["auto"]
+        #: Model types that transformers knows; each has the class of its name.
+        self.auto = frozenset(data["auto"])
         self.registry: Mapping[str, str] = data["registry"]
         self.layer_types = frozenset(
             (*data.get("layer_types", ()), *data.get("old_layer_types", ()))
@@ -126,14 +127,14 @@ class Library:
         aliases: Mapping[str, str] = data.get("aliases", {})
         attributes: Values = dict(data.get("fields", {}))
         read_only = data.get("read_only", ())
-        types = data.get("types", {})
+        for expected, names in data.get("types", {}).items():
+            for name in names:
+                if name in given:
+                    _check_type(name, given[name], expected)
         for name, value in given.items():
             target = aliases.get(name, name)
             if target in read_only:
                 raise ConfigError(f"{target} cannot be set for model type {data['type']}")
-            expected = types.get(name)
-            if expected is not None:
-                _check_type(name, value, expected)
             attributes[target] = value
         model_type = data["type"]
         if isinstance(given.get("model_type"), str) and not data.get("own_type"):
@@ -212,12 +213,11 @@ class Library:
         if "class" in plan:
             return str(plan["class"])
         model_type = value.get("model_type", plan.get("type"))
-        key = self.auto.get(str(model_type))
-        if key is None:
-            if plan.get("unknown") == "raw":
-                return "raw"
-            raise ConfigError(f"{name} has an unknown model type {model_type!r}")
-        return key
+        if model_type in self.auto:
+            return str(model_type)
+        if plan.get("unknown") == "raw":
+            return "raw"
+        raise ConfigError(f"{name} has an unknown model type {model_type!r}")
 
 
 def _normalised(data: Mapping[str, Any], given: Values) -> Values:
@@ -307,7 +307,8 @@ def _holds(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    key, operation = rule["key"], rule["op"]
+    key: str = rule["key"]
+    operation: str = rule["op"]
     of: Any = rule.get("of")
     attributes = config.attributes
     if operation == "value":
@@ -336,6 +337,10 @@ def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) ->
         attributes[key] = _kda_layers(config, rule)
     elif operation == "length":
         attributes[key] = len(config.get(of) or ())
+    elif operation == "cut":
+        old, count = attributes.get(key), config.get(of)
+        if isinstance(old, list) and isinstance(count, int):
+            attributes[key] = old[:count]
     elif operation == "map":
         old = attributes.get(key)
         if isinstance(old, list):
@@ -435,6 +440,9 @@ def _by_layer(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any])
         usual = config.get(name)
         special[name] = usual if value is None and "default" not in plan else value
     here = rule["layers"] in layers
+    count = config.get("num_hidden_layers")
+    if isinstance(count, int) and rule["layers"] in layers[count:]:
+        raise ConfigError(f"layer_types describes more layers than the {count} that there are")
     config.special_layers = special
     config.varying = frozenset(
         name for name, value in special.items() if here and value != config.attributes.get(name)
@@ -459,7 +467,7 @@ def _check(
         if given.get(check["of"], check["value"]) != check["value"]:
             raise ConfigError(f"{check['of']} must be {check['value']}")
     elif kind == "object":
-        if config.get(check["with"]) is not None and not isinstance(given.get(check["of"]), dict):
+        if given.get(check["with"]) is not None and not isinstance(given.get(check["of"]), dict):
             raise ConfigError(f"{check['of']} is not an object")
     elif kind == "product":
         left, right = _product(config, check["left"]), _product(config, check["right"])

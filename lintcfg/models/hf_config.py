@@ -92,10 +92,9 @@ class Parser:
             raise ConfigError("it names no model_type")
         if "layer_types" in values:
             model_type = self.plan["by_layers"].get(model_type, model_type)
-        key = self.library.auto.get(str(model_type))
-        if key is None:
+        if not isinstance(model_type, str) or model_type not in self.library.auto:
             raise ConfigError(f"transformers does not know the model type {model_type!r}")
-        return self.library.build(key, values)
+        return self.library.build(model_type, values)
 
     def _raw_mamba(self, values: Values) -> Values | None:
         """Keys of the original state-space checkpoints, under their usual names."""

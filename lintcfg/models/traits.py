@@ -10,7 +10,7 @@ from .config import Config, ConfigError, Values
 from .drafts import DraftPlan, block_size, gamma, sliding_or_causal
 from .files import Unreadable, read_object
 from .hf_config import Parser
-from .quantization import quantization_traits
+from .quantization import Quantization
 
 CONTEXT_KEYS = ("max_sequence_length", "seq_length", "max_seq_len", "model_max_length",
                 "max_position_embeddings")  # fmt: skip
@@ -39,6 +39,7 @@ class Deriver:
         self.wrappers = architectures["wrappers"]
         self.special = architectures["special"]
         self.sets = {name: frozenset(row["members"]) for name, row in architectures["sets"].items()}
+        self.quantization = Quantization(architectures["quantization"])
         self.drafts = DraftPlan(architectures["drafts"])
 
     def traits(
@@ -62,6 +63,20 @@ class Deriver:
         Raises:
             ConfigError: SGLang refuses to load it.
         """
+        try:
+            return self._traits(values, path, is_draft, algorithm, overrides)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # A number where an object belongs, say: SGLang and transformers stop at it, too.
+            raise ConfigError(f"a value in it is of the wrong kind ({error})") from None
+
+    def _traits(
+        self,
+        values: Values,
+        path: str | None,
+        is_draft: bool,
+        algorithm: str | None,
+        overrides: Mapping[str, Any] | None,
+    ) -> Values:
         top = self.parser.parse(values, path)
         _override(top, overrides)
         text = self.parser.text(top)
@@ -73,7 +88,7 @@ class Deriver:
         if is_draft:
             top, text = self.drafts.apply(top, text, algorithm)
         archs = top.get("architectures")
-        if not isinstance(archs, list) or not archs:
+        if not isinstance(archs, list) or not archs or not isinstance(archs[0], str):
             raise ConfigError("it names no architectures")
         sets = {name: not members.isdisjoint(archs) for name, members in self.sets.items()}
         found: Values = {
@@ -89,7 +104,7 @@ class Deriver:
         found.update(self._modalities(top, text, sets, by_default))
         found.update(self._sparse(top, text, archs[0]))
         found.update(self._hybrid(top, text, sets, archs, is_draft=is_draft))
-        found.update(quantization_traits(top, path, is_draft=is_draft))
+        found.update(self.quantization.traits(top, path, is_draft=is_draft))
         found.update(self._details(top, text, sets, archs[0]))
         found["fp4_experts"] = self._fp4_experts(top, sets, archs[0])
         found.update(_speculation(top, text))
@@ -195,6 +210,7 @@ class Deriver:
         return found
 
     def _shape(self, top: Config, text: Config, archs: list[str]) -> Mapping[str, Any] | None:
+        shape: Mapping[str, Any]
         for shape in self.shapes:
             if not any(arch in shape["any"] for arch in archs):
                 continue
@@ -313,10 +329,10 @@ class Deriver:
                 continue
             wrapper = plan["wrapper"]
             found["attention_wrapper"] = wrapper
-            if wrapper == "gdn":
+            if plan.get("gives") == "head sizes":
                 found["linear_key_head_dim"] = config.get("linear_key_head_dim")
                 found["linear_value_head_dim"] = config.get("linear_value_head_dim")
-            elif wrapper in ("kda", "glm5_next"):
+            elif plan.get("gives") == "gate bound":
                 inner = config.get("linear_attn_config")
                 inner = inner.get("gate_lower_bound") if isinstance(inner, dict) else None
                 found["kda_gate_lower_bound"] = _or(config.get("kda_lower_bound"), inner)
@@ -394,11 +410,12 @@ class Deriver:
     def _fp4_experts(self, top: Config, sets: Mapping[str, bool], arch: str) -> bool:
         own = top.get("quantization_config")
         own = own if isinstance(own, dict) else {}
+        plan = self.special["fp4_experts"]
         routed = own.get("routed_experts_quant_method")
-        if routed == "mxfp4":
+        if routed == plan["method"]:
             return True
-        if arch in self.special["fp4_experts_stored"]:
-            return str(own.get("store_dtype") or "").lower() == "mxfp4"
+        if arch in plan["stored"]:
+            return bool(str(own.get("store_dtype") or "").lower() == plan["method"])
         return arch in self.sets["deepseek-v4-archs"] and routed is None
 
     def _details(self, top: Config, text: Config, sets: Mapping[str, bool], arch: str) -> Values:

@@ -1,6 +1,6 @@
 """Runs inside an installation of the real SGLang: prints the traits of model folders.
 
-    truth_child.py FOLDER…     # a JSON line per folder and role: {"model","draft","traits"|"error"}
+    truth_child.py FOLDER…   # a JSON line for each role: {"model", "draft", "traits" | "error"}
 
 Without folders, stdin gives one a line, or {"model": name, "config": {…}} for one to be made up.
 Each is read twice, as a target and as a draft. Values are read off the real `ModelConfig`.
