@@ -62,6 +62,18 @@ class Command:
                 return self.words[position + 1 :]
         return []
 
+    def launch(self) -> list[str] | None:
+        """The arguments of a server launch as text, or None where something is left open."""
+        if self.kind() != "server":
+            return None
+        argv = [word.text for word in self.arguments()]
+        return None if any(is_placeholder(text) for text in argv) else argv
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a word only stands for what the reader puts in: `<path>`, `$MODEL`, `MODEL`."""
+    return text.startswith(("<", "$", "{")) or text.isupper()
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchVerdict:

@@ -12,6 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..matrix import loader
+from . import docs_app
 from .errors import EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, UsageError
 
 app = typer.Typer(
@@ -84,6 +85,40 @@ def schema() -> int:
     return EXIT_CLEAN
 
 
+@matrix.command("audit")
+def audit(
+    source: docs_app.Source,
+    sglang: Release = loader.DEFAULT_RELEASE,
+    folder: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--matrix", metavar="FOLDER", help="Data folder of a release."),
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write the fingerprints of the sources instead.")
+    ] = False,
+    output_format: docs_app.FormatOption = None,
+    output_file: docs_app.OutputFile = None,
+    select: docs_app.Select = None,
+    ignore: docs_app.Ignore = None,
+    fail_on: docs_app.FailOn = None,
+    certainty: docs_app.Sure = docs_app.Certainty.review,
+    exit_zero: docs_app.ExitZero = False,
+    lint_config: docs_app.LintConfig = None,
+    isolated: docs_app.Isolated = False,
+    color: docs_app.Colored = docs_app.Color.auto,
+    verbose: docs_app.Verbose = False,
+) -> int:
+    """Hold the matrix against an SGLang source tree: names, choices, page sets, evidence."""
+    from ..docs_check.commands import run_audit
+
+    told = docs_app.output(
+        docs_app.configuration(lint_config, isolated=isolated),
+        format=output_format, file=output_file, select=select, ignore=ignore, fail_on=fail_on,
+        certainty=certainty, exit_zero=exit_zero, color=color, verbose=verbose,
+    )  # fmt: skip
+    return run_audit(source, sglang, told, folder=folder, record=record)
+
+
 @app.command("rule")
 def rule(
     code: Annotated[Optional[str], typer.Argument(help="A code, a name or a rule's id.")] = None,  # noqa: UP045
@@ -98,8 +133,13 @@ def rule(
 
 def run(arguments: Sequence[str]) -> int:
     """Run the application on a command line and return the exit code."""
+    return invoke(app, arguments, "attn-lint")
+
+
+def invoke(application: typer.Typer, arguments: Sequence[str], name: str) -> int:
+    """Run a typer application and return the exit code."""
     try:
-        code = app(list(arguments), prog_name="attn-lint", standalone_mode=False)
+        code = application(list(arguments), prog_name=name, standalone_mode=False)
     except typer.Exit as leave:
         return int(leave.exit_code)
     except typer.Abort:

@@ -63,6 +63,12 @@ def _completion(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def _docs(arguments: Sequence[str]) -> int:
+    from .docs_app import run
+
+    return run(arguments)
+
+
 def _app(arguments: Sequence[str]) -> int:
     from .app import run
 
@@ -85,7 +91,10 @@ FILE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 #: Commands of the typer application.
-APP_COMMANDS = frozenset({"matrix", "rule", "docs", "facts"})
+APP_COMMANDS = frozenset({"matrix", "rule"})
+
+#: Commands on documentation and source trees.
+DOCS_COMMANDS = frozenset({"docs", "facts"})
 
 
 def dispatch(arguments: Sequence[str]) -> int:
@@ -110,6 +119,8 @@ def dispatch(arguments: Sequence[str]) -> int:
         return LAUNCH_COMMANDS[first](arguments[1:])
     if first in FILE_COMMANDS:
         return FILE_COMMANDS[first](arguments[1:])
+    if first in DOCS_COMMANDS:
+        return _docs(arguments)
     if first in APP_COMMANDS:
         return _app(arguments)
     return _judge(arguments)

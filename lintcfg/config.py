@@ -45,6 +45,7 @@ class Config:
         exclude: patterns of files that a folder's check leaves out.
         require_reason: whether an explicit backend wants a reason beside it.
         per_path: pattern -> settings for the files that fit it.
+        docs: the table of the docs checker, as it stands.
         path: the file, for messages.
     """
 
@@ -59,6 +60,7 @@ class Config:
     exclude: tuple[str, ...] = ()
     require_reason: bool = False
     per_path: dict[str, PathSettings] = field(default_factory=dict)
+    docs: dict[str, Any] = field(default_factory=dict)
     path: str | None = None
 
 
@@ -70,7 +72,7 @@ _STRINGS = {
 _LISTS = {"select": "select", "ignore": "ignore", "exclude": "exclude"}
 _PATH_KEYS = ("gpu", "cuda", "sglang", "ignore")
 _CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": FORMATS}
-KEYS = (*_STRINGS, *_LISTS, "severity", "require-reason", "per-path")
+KEYS = (*_STRINGS, *_LISTS, "severity", "require-reason", "per-path", "docs")
 
 
 def find_config(start: str) -> str | None:
@@ -156,6 +158,10 @@ def _from_table(data: dict[str, Any], path: str) -> Config:
             values["per_path"] = {
                 pattern: _path_settings(pattern, given, path) for pattern, given in value.items()
             }
+        elif key == "docs":
+            if not isinstance(value, dict):
+                raise ConfigError(f"{path}: docs is a table")
+            values["docs"] = value
         else:
             raise _unknown_key(key, KEYS, path)
     return Config(**values)

@@ -10,6 +10,10 @@ from ..source.modules import Evidence
 Severity = Literal["error", "warning", "info"]
 Certainty = Literal["proved", "partial", "review"]
 
+#: From the gravest to the lightest, and from the surest to the least sure.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+CERTAINTIES: tuple[Certainty, ...] = ("proved", "partial", "review")
+
 
 @dataclass(frozen=True, slots=True)
 class PageFix:

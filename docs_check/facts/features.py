@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .code import CodeFacts
 
 _WINDOW = re.compile(r"\blayer\.sliding_window_size\b")
+_REFUSES_WINDOW = re.compile(r"\bif\b[^:]*\blayer\.sliding_window_size\b[^:]*:\s*raise\b")
 
 
 def sliding_window(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
@@ -35,6 +36,11 @@ def sliding_window(facts: CodeFacts, backend: str, family: str | None) -> Suppor
             match = _WINDOW.search(member.blanked)
             if match is not None:
                 line = member.line + member.blanked.count("\n", 0, match.start())
+                refused = _REFUSES_WINDOW.search(member.blanked)
+                if refused is not None and refused.start() < match.start():
+                    return Support(
+                        "no", [facts.text_place(member, line)], "a layer with a window is refused"
+                    )
                 return Support(
                     "yes", [facts.text_place(member, line)],
                     "layer.sliding_window_size reaches the kernel",

@@ -274,7 +274,7 @@ def automatic(facts: CodeFacts, mechanism: str) -> list[Automatic]:
     files = [
         file
         for file in facts.tree.candidates([anchors["folder"]])
-        if raw.search(facts.tree.raw(file))
+        if mechanism.encode() in facts.tree.raw(file) and raw.search(facts.tree.raw(file))
     ]
     for segment in facts.codebase.functions(files, pattern):
         match = pattern.search(segment.blanked)

@@ -229,7 +229,8 @@ def native_paging(facts: CodeFacts, backend: str, family: str | None) -> Support
     for chain in chains:
         for segment in chain:
             for member in (m for m in segment.members() if m.kind == "def"):
-                match = _VIEW.search(member.blanked)
+                paged = "page_size" in member.blanked.lower()
+                match = _VIEW.search(member.blanked) if paged else None
                 if match is None:
                     continue
                 line = member.line + member.blanked.count("\n", 0, match.start())

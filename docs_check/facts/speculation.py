@@ -161,14 +161,14 @@ def _refuses_many(facts: CodeFacts, backend: str, family: str | None) -> tuple[E
         for chain in _draft_classes(facts, draft, backend, family):
             member = _constructor(facts, chain)
             for one in member:
-                if not _TOPK_MANY.search(one.blanked):
+                if "topk" not in one.blanked or not _TOPK_MANY.search(one.blanked):
                     continue
                 for effect in effects_of(facts.codebase, facts.conditions, one):
                     if effect.kind == "refuse" and _only_topk(effect):
                         return effect, "when the draft backend is made"
     for chain in facts.class_chains(backend, family):
         for segment in chain:
-            if not _TOPK_MANY.search(segment.blanked):
+            if "topk" not in segment.blanked or not _TOPK_MANY.search(segment.blanked):
                 continue
             for method in segment.members():
                 if method.kind != "def" or not _REFUSES_MANY.search(method.blanked):

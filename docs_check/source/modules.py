@@ -178,9 +178,10 @@ class Codebase:
                 f"`{segment.qualname or segment.kind}` cannot be parsed: "
                 + error.message.partition(":")[0].strip(),
             )
-        except RecursionError:
+        except Exception as error:
+            # What is nested too deeply ends in an error of the native parser's own kind.
             tree = None
-            self.tree.problem(segment.file, segment.line, "nested too deeply to be parsed")
+            self.tree.problem(segment.file, segment.line, f"cannot be parsed: {error}")
         segment.cache["tree"] = tree
         return tree
 
@@ -294,6 +295,11 @@ class Codebase:
         segments = module.find(symbol)
         if not segments:
             return None
+        return self.fingerprint_of(*segments)
+
+    @staticmethod
+    def fingerprint_of(*segments: Segment) -> str:
+        """The same for segments."""
         digest = hashlib.sha256()
         for segment in segments:
             digest.update(normal_form(segment.text).encode())

@@ -2,8 +2,7 @@
 
 libcst parses some 0.7 MB/s, and the files that talk about attention come to ten times that. A
 module is therefore cut where a line begins a statement (outside strings and brackets), and each
-piece is parsed when a fact needs it. Where a piece does not parse on its own, the whole module
-is parsed instead; where that fails as well, the piece is reported.
+piece is parsed when a fact needs it. A piece that does not parse is reported.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ from dataclasses import dataclass, field
 
 _STRINGS = re.compile(
     r"#[^\n]*"
-    r'|"""(?:[^"\\]|\\.|"(?!""))*"""'
-    r"|'''(?:[^'\\]|\\.|'(?!''))*'''"
-    r'|"(?:[^"\\\n]|\\.)*"'
-    r"|'(?:[^'\\\n]|\\.)*'",
+    r'|"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""'
+    r"|'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''"
+    r'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+    r"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'",
     re.S,
 )
-_SEEN = re.compile(r"\S")
 #: What stands for a blanked character: white space, but none that indents code, so that a line
 #: of a string keeps the indentation that it has and gets no more.
 _FILLER = "\f"
@@ -44,7 +42,13 @@ def blank(text: str) -> str:
 
 def _blanks(match: re.Match[str]) -> str:
     found = match[0]
-    return _SEEN.sub(_FILLER, found) if "\n" in found else _FILLER * len(found)
+    if "\n" not in found:
+        return _FILLER * len(found)
+    lines = []
+    for line in found.split("\n"):
+        seen = len(line.lstrip(" \t"))
+        lines.append(line[: len(line) - seen] + _FILLER * seen)
+    return "\n".join(lines)
 
 
 def string_lines(text: str) -> list[int]:

@@ -74,10 +74,17 @@ class SourceTree:
             if found and not found[1].startswith("0.0.0"):
                 return found[1]
         for metadata in sorted(self.root.parent.glob("sglang-*.dist-info/METADATA")):
-            found = _METADATA_VERSION.search(metadata.read_text("utf-8", errors="replace"))
+            try:
+                found = _METADATA_VERSION.search(metadata.read_text("utf-8", errors="replace"))
+            except OSError:
+                continue
             if found:
                 return found[1]
         return None
+
+    def read(self) -> list[str]:
+        """Files whose text was asked for so far."""
+        return list(self._texts)
 
     def files(self) -> dict[str, int]:
         """Every Python file: path below the package (with `/`) and size in bytes."""

@@ -18,7 +18,12 @@ usage:
   attn-lint exec [OPTIONS] -- COMMAND…       judge, then become the command or refuse
   attn-lint schema config|sglang-config      JSON Schemas for editors
   attn-lint completion bash|zsh|fish         completion for a shell
+  attn-lint docs --source TREE PAGES…        claims of docs pages that the code does not bear out
+  attn-lint docs generate --source TREE --table mha|mla    a support table from the code
+  attn-lint facts --source TREE              what the scanner knows of a source tree
+  attn-lint facts diff --old TREE --new TREE what changed for attention between two releases
   attn-lint matrix show|validate|schema      the support matrix and its checks
+  attn-lint matrix audit --source TREE       the matrix held against a source tree
   attn-lint rule [CODE]                      every rule, or one explained
 
 options (spelled in full; everything else belongs to the launch):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ...matrix.loader import Release, load
 from ..errors import EXIT_CLEAN, UsageError
 from ..rules import PAGES, page
 from ..statements import describe_source
+
+if TYPE_CHECKING:
+    from ...docs_check.catalogue import Entry
 
 EFFECTS = ("refuse", "warn", "advise")
 
@@ -25,7 +28,27 @@ def run(code: str | None, sglang: str, output_format: str) -> int:
         wanted = next((key for key, entry in codes.items() if entry["name"] == code.lower()), "")
     if wanted:
         return _explain(wanted, release, output_format)
+    entry = next((one for one in _docs_entries() if code.upper() == one.code or code == one.name),
+                 None)  # fmt: skip
+    if entry is not None:
+        return _explain_docs(entry, output_format)
     return _one_rule(code, release, output_format)
+
+
+def _docs_entries() -> Iterable[Entry]:
+    """Codes of the docs checker and the audit; their rules are modules of their own."""
+    from ...docs_check.catalogue import entries
+
+    return entries().values()
+
+
+def _explain_docs(entry: Entry, output_format: str) -> int:
+    if output_format == "json":
+        out = {"code": entry.code, "name": entry.name, "severity": entry.severity}
+        print(json.dumps({**out, "page": entry.text, "rules": []}, indent=1))
+    else:
+        print(f"# {entry.code} {entry.name} ({entry.severity})\n\n{entry.text}")
+    return EXIT_CLEAN
 
 
 def speaking_rules(release: Release) -> Iterator[tuple[str, str, Any]]:
@@ -53,6 +76,16 @@ def _list(release: Release, output_format: str) -> int:
             "summary": page(code).summary,
         }
         for code, entry in codes.items()
+    ]
+    rows += [
+        {
+            "code": entry.code,
+            "name": entry.name,
+            "severity": entry.severity,
+            "rules": 0,
+            "summary": entry.summary,
+        }
+        for entry in _docs_entries()
     ]
     if output_format == "json":
         print(json.dumps(rows, indent=1))

@@ -13,8 +13,9 @@ from typing import Any
 
 from ...facts.diffusion import DiffusionFacts, Key
 from ...pages.claims import RowView, TableView
-from ..context import Context, Spot, listed
-from ..rules.configuration_keys import INFO
+from ..context import Context, RuleInfo, Spot, listed
+
+INFO = RuleInfo("DOC115", "configuration-key", "config-parameter", "warning")
 
 
 def check(context: Context) -> None:

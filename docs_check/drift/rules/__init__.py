@@ -7,7 +7,6 @@ from types import ModuleType
 from . import (
     aliases,
     chunked_prefix,
-    configuration_keys,
     constraints,
     default_backend,
     default_value,
@@ -29,6 +28,6 @@ from . import (
 RULES: tuple[ModuleType, ...] = (
     documented_name, undocumented_name, aliases, page_sizes, kv_dtype, speculative_topk,
     sliding_window, multimodal, chunked_prefix, gpu_architecture, default_backend, sub_backend,
-    launch_command, source_path, symbol, configuration_keys, constraints, default_value,
+    launch_command, source_path, symbol, constraints, default_value,
     unknown_flag,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 
 from ...facts.model import Flag
-from ...launches import Command, Word, commands
+from ...launches import Command, Word, commands, is_placeholder
 from ...source.modules import Place
 from ..context import Context, RuleInfo, Spot
 
@@ -67,7 +67,7 @@ def _unknown(context: Context, word: Word, spelling: str) -> bool:
 
 def _value(context: Context, flag: Flag, spelling: str, given: Word) -> bool:
     values = [str(value) for value in flag.values()]
-    if given.text in values or _is_placeholder(given.text):
+    if given.text in values or is_placeholder(given.text):
         return False
     former = context.facts.former.get(given.text)
     told = f" ({former})" if former is not None else ""
@@ -83,16 +83,12 @@ def _value(context: Context, flag: Flag, spelling: str, given: Word) -> bool:
     return True
 
 
-def _is_placeholder(text: str) -> bool:
-    return text.startswith(("<", "$", "{")) or text.isupper()
-
-
 def _judge(context: Context, command: Command) -> None:
     judge = context.judge
     if judge is None or judge.release != context.facts.version:
         return
-    argv = [word.text for word in command.arguments()]
-    if any(_is_placeholder(text) for text in argv):
+    argv = command.launch()
+    if argv is None:
         return
     verdict = judge.judge(argv)
     if not verdict.refuses:

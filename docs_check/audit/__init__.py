@@ -1,0 +1,1 @@
+"""Holds our own matrix against a source tree."""

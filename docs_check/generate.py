@@ -1,0 +1,81 @@
+"""Writes support tables as the code has them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..matrix.errors import MatrixError
+from ..matrix.loader import load as load_release
+from .data import load
+from .errors import UsageError
+from .facts.code import CodeFacts
+from .facts.model import Support
+from .features import backends_of, support
+
+_MARKS = {"yes": "✅", "no": "❌", "partial": "⚠️"}
+_BEGIN = r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: table {name}\s*(?:\*/\}|-->)[ \t]*$"
+_END = re.compile(r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: end\s*(?:\*/\}|-->)[ \t]*$", re.M)
+
+
+def table(facts: CodeFacts, family: str) -> str:
+    """The support table of a family as Markdown, with what holds under a condition below it."""
+    columns: list[dict[str, Any]] = load("columns")["generated"][family]
+    names = backends_of(facts, family)
+    titles = _titles()
+    notes: dict[str, int] = {}
+    rows = [["Backend", *(column["title"] for column in columns)]]
+    for name in names:
+        title = titles.get(name)
+        row = [f"**{title}** (`{name}`)" if title else f"`{name}`"]
+        for column in columns:
+            found = support(facts, name, family, column["feature"], column.get("group", ""))
+            row.append(_cell(found, notes))
+        rows.append(row)
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    if notes:
+        lines.append("")
+        lines += [f"{number}. {text}" for text, number in notes.items()]
+    return "\n".join(lines)
+
+
+def _cell(found: Support | None, notes: dict[str, int]) -> str:
+    if found is None:
+        return "–"
+    mark = _MARKS.get(found.value, found.value)
+    condition = found.condition
+    if found.value == "partial" and not condition:
+        condition = found.why
+    if not condition:
+        return mark
+    number = notes.setdefault(condition, len(notes) + 1)
+    return f"{mark} [{number}]"
+
+
+def _titles() -> dict[str, str]:
+    """Display titles of backends, as the newest matrix has them."""
+    try:
+        rows = load_release()["backends"] or []
+    except MatrixError:
+        return {}
+    return {row["name"]: row["title"] for row in rows if row.get("title")}
+
+
+def between_marks(text: str, family: str, content: str, where: str) -> str:
+    """A page's text with the table between its marks replaced.
+
+    Raises:
+        UsageError: the page has no such marks.
+    """
+    begin = re.search(_BEGIN.replace("{name}", re.escape(family)), text, re.M)
+    end = _END.search(text, begin.end()) if begin else None
+    if begin is None or end is None:
+        raise UsageError(
+            f"{where}: no lines {{/* attn-lint: table {family} */}} and {{/* attn-lint: end */}}"
+        )
+    return f"{text[: begin.end()]}\n\n{content}\n\n{text[end.start() :]}"
