@@ -40,6 +40,22 @@ def run(arguments: Sequence[str]) -> int:
     return EXIT_CLEAN
 
 
+def _docs_schema(text: dict[str, Any]) -> dict[str, Any]:
+    accepted = {
+        "type": "object", "additionalProperties": False, "required": ["code", "reason"],
+        "properties": {
+            "code": {**text, "description": "a code of the docs checker, or its name"},
+            "reason": {**text, "description": "why the deviation stays"},
+            "page": {**text, "description": "pattern of the pages meant"},
+            "match": {**text, "description": "text of the claim, the value or the message"},
+        },
+    }  # fmt: skip
+    return {
+        "type": "object", "additionalProperties": False,
+        "properties": {"accept": {"type": "array", "items": accepted}},
+    }  # fmt: skip
+
+
 def config_schema() -> dict[str, Any]:
     """Schema of attn-lint.toml, and of `[tool.attn-lint]`."""
     text = {"type": "string"}
@@ -64,6 +80,7 @@ def config_schema() -> dict[str, Any]:
             "output-format": {"enum": list(FORMATS)},
             "severity": {"type": "object", "additionalProperties": level},
             "require-reason": {"type": "boolean"},
+            "docs": _docs_schema(text),
             "per-path": {
                 "type": "object",
                 "additionalProperties": {
