@@ -106,7 +106,7 @@ def dispatch(arguments: Sequence[str]) -> int:
     arguments = _command_first(arguments)
     first = arguments[0]
     asks_help = arguments[-1] in {"--help", "-h"}
-    own_help = first in APP_COMMANDS or first in FILE_COMMANDS
+    own_help = any(first in room for room in (APP_COMMANDS, FILE_COMMANDS, DOCS_COMMANDS))
     if asks_help and not own_help and not any("sglang" in word for word in arguments):
         from .commands.help import run
 

@@ -110,6 +110,24 @@ def test_help_is_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, out.splitlines())) <= 100
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["docs", "--help"], "--certainty"),
+        (["docs", "generate", "--help"], "--table"),
+        (["facts", "--help"], "--source"),
+        (["check", "--help"], "--fix"),
+    ],
+)
+def test_a_command_has_a_help_of_its_own(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], option: str
+) -> None:
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert option in out
+    assert "usage:\n  attn-lint [OPTIONS] FLAGS" not in out
+
+
 def test_own_options_shadow_no_flag_of_sglang() -> None:
     table = load_flags(load())
     own = {option.name for option in (*o.LAUNCH_OPTIONS, o.BATCH)}
