@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -48,22 +49,27 @@ def _can_fork() -> bool:
 
 def _serve(task: Callable[[], object], reader: int, writer: int) -> None:
     """Run a task in the forked process, send its result and leave without any clean-up."""
-    code = 1
     try:
         os.close(reader)
         data = pickle.dumps(task(), pickle.HIGHEST_PROTOCOL)
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(data)
-        code = 0
     finally:
-        os._exit(code)
+        os._exit(0)
 
 
 def _collect(task: Callable[[], T], child: int, reader: int) -> T:
+    """The result that came through the pipe; nothing, or a part of it, is a task that failed.
+
+    Another process forked from the same one may be the one to ask: it cannot wait for the child,
+    and need not.
+    """
     with os.fdopen(reader, "rb") as pipe:
         data = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if status != 0:
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
+    try:
+        result: T = pickle.loads(data)
+    except (EOFError, pickle.UnpicklingError):
         return task()
-    result: T = pickle.loads(data)
     return result

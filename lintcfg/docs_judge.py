@@ -77,6 +77,10 @@ class MatrixJudge:
         from .judge import Launch
 
         try:
+            # One machine that starts it is enough, and asking for all of them takes longer.
+            for gpu in self._judge.program.typical_machines:
+                if self._judge.judge(Launch(argv=argv, gpu=gpu)).startup != "refuses":
+                    return LaunchVerdict(False)
             judgement = self._judge.judge(Launch(argv=argv))
         except LintError:
             # What cannot be judged here, such as a model that is not at hand, is no drift.

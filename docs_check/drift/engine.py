@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import ModuleType
 
 from ..data import load
 from ..facts.code import CodeFacts
@@ -18,7 +20,7 @@ from .context import Context
 from .diffusion import RULES as DIFFUSION_RULES
 from .findings import DriftFinding
 from .holes import missing_facts, unreadable_source
-from .rules import RULES
+from .rules import GROUPS, RULES
 
 
 class Checker:
@@ -33,13 +35,23 @@ class Checker:
         """Facts of the diffusion runtime."""
         return DiffusionFacts(self.facts)
 
-    def check(self, page: Page) -> list[DriftFinding]:
-        """Findings of one page, in the page's order."""
+    def check(self, page: Page, rules: Sequence[ModuleType] = ()) -> list[DriftFinding]:
+        """Findings of one page, in the page's order; of all rules, or of some."""
         diffusion = self.diffusion if about_diffusion(page) else None
         context = Context(page, self.facts, self.judge, diffusion)
-        for rule in DIFFUSION_RULES if diffusion is not None else RULES:
+        for rule in rules or (DIFFUSION_RULES if diffusion is not None else RULES):
             rule.check(context)
         return in_order(context.findings)
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one process comes to: findings, what it could not read, and which files it read."""
+
+    findings: list[DriftFinding] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    sound: list[str] = field(default_factory=list)
 
 
 def check_pages(
@@ -47,35 +59,60 @@ def check_pages(
 ) -> list[DriftFinding]:
     """Findings of several pages, and of the source where it could not be read.
 
-    The two runtimes share next to no source, so each is read in a process of its own.
+    The work is shared between processes where there are processors for it: the two runtimes have
+    next to no source in common, and the rules of one are independent of each other.
     """
     checker = Checker(tree, judge)
     version, package = checker.facts.version, tree.root.name
     server = [page for page in pages if not about_diffusion(page)]
     diffusion = [page for page in pages if about_diffusion(page)]
 
-    def check_diffusion() -> tuple[list[DriftFinding], list[Problem]]:
-        found = [one for page in diffusion for one in checker.check(page)]
-        found += missing_facts(checker.facts, checker.diffusion, package)
-        return found, [*tree.problems, *unsound(tree, tree.read())]
+    def rules_on(part: Sequence[Page], rules: Sequence[ModuleType] = ()) -> _Share:
+        found = [one for page in part for one in checker.check(page, rules)]
+        return _Share(found, list(tree.problems), tree.read())
 
-    findings: list[DriftFinding] = []
-    problems: list[Problem] = []
-    waiting = None
+    def all_on_diffusion() -> _Share:
+        share = rules_on(diffusion)
+        share.findings += missing_facts(checker.facts, checker.diffusion, package)
+        share.sound = share.read
+        share.problems += unsound(tree, share.read)
+        return share
+
+    shares: list[Callable[[], _Share]] = []
+    if server:
+        shares.append(start(partial(_likely_sound, tree)))
     if diffusion:
-        waiting = start(check_diffusion) if server else check_diffusion
+        shares.append(start(all_on_diffusion))
     if server:
         missing = missing_facts(checker.facts, None, package)
-        known = tree.read()
-        first = start(lambda: unsound(tree, known))
-        findings = [one for page in server for one in checker.check(page)] + missing
-        rest = unsound(tree, [file for file in tree.read() if file not in set(known)])
-        problems = [*tree.problems, *first(), *rest]
-    if waiting is not None:
-        more, further = waiting()
-        findings += more
-        problems += further
-    return [*in_order(findings), *unreadable_source(_one_a_place(problems), version, package)]
+        shares += [start(partial(rules_on, server, group)) for group in GROUPS[1:]]
+        shares.append(partial(rules_on, server, GROUPS[0]))
+        shares.append(lambda: _Share(missing))
+    done = [waiting() for waiting in reversed(shares)]
+    findings = in_order(one for part in done for one in part.findings)
+    sound = {file for part in done for file in part.sound}
+    rest = sorted({file for part in done for file in part.read} - sound)
+    problems = [one for part in done for one in part.problems] + unsound(tree, rest)
+    return [*_once(findings), *unreadable_source(_one_a_place(problems), version, package)]
+
+
+def _likely_sound(tree: SourceTree) -> _Share:
+    """Look whether the files that rules are likely to read are valid, before they read them."""
+    likely = load("scan")["likely"]
+    files = [
+        file
+        for file in tree.candidates(likely["folders"])
+        if any(word.encode() in tree.raw(file) for word in likely["words"])
+    ]
+    return _Share(problems=unsound(tree, files), sound=files)
+
+
+def _once(findings: Iterable[DriftFinding]) -> list[DriftFinding]:
+    """Findings without what two rules say alike."""
+    found: dict[tuple[str, str, int, str, str], DriftFinding] = {}
+    for one in findings:
+        found.setdefault((one.path, one.code, one.line, one.subject, one.claim), one)
+    return list(found.values())
 
 
 def _one_a_place(problems: Iterable[Problem]) -> list[Problem]:

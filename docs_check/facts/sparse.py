@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import Guard, events
-from ..source.segments import Segment, uncommented
+from ..source.segments import Segment
 from .conditions import Condition, Either, Term
 from .model import Support
 
@@ -35,7 +35,7 @@ def arms(facts: CodeFacts, backend: str, phase: str) -> dict[str, Place]:
     for chain in facts.class_chains(backend, None):
         method = facts.codebase.method(chain, _METHODS[phase])
         if method is not None:
-            _compared(facts, method, r"\w*impl", found)
+            _compared(facts, method, "impl", found)
         for segment in chain:
             for member in segment.members():
                 if member.kind == "def" and member is not method:
@@ -47,12 +47,15 @@ def _compared(facts: CodeFacts, segment: Segment, subject: str, found: dict[str,
     """Strings that a name is compared with; the methods are long and this is all they tell."""
     if "impl" not in segment.blanked:
         return
-    text = uncommented(segment.text)
-    for match in re.finditer(rf"{subject}\s*==\s*[\"'](\w+)[\"']", text):
-        _note(facts, segment, match.start(), match[1], found)
-    for match in re.finditer(rf"{subject}\s+in\s*[(\[{{]([^)\]}}]*)[)\]}}]", text):
-        for value in re.findall(r"[\"'](\w+)[\"']", match[1]):
-            _note(facts, segment, match.start(), value, found)
+    one = re.compile(rf"{subject}\s*==\s*[\"'](\w+)[\"']")
+    several = re.compile(rf"{subject}\s+in\s*[(\[{{]([^)\]}}]*)[)\]}}]")
+    for match in one.finditer(segment.text):
+        if segment.is_code(match.start()):
+            _note(facts, segment, match.start(), match[1], found)
+    for match in several.finditer(segment.text):
+        if segment.is_code(match.start()):
+            for value in re.findall(r"[\"'](\w+)[\"']", match[1]):
+                _note(facts, segment, match.start(), value, found)
 
 
 def _note(

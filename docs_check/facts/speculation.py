@@ -18,8 +18,9 @@ from .paging import rules_for
 if TYPE_CHECKING:
     from .code import CodeFacts
 
-_REFUSES_MANY = re.compile(r"\btopk\s*>\s*1\s*\)?\s*:\s*raise\b")
-_TOPK_MANY = re.compile(r"\btopk\s*>\s*1\b")
+# The literal comes first, so that the search can skip to it: classes are long.
+_REFUSES_MANY = re.compile(r"topk(?<!\wtopk)\s*>\s*1\s*\)?\s*:\s*raise\b")
+_TOPK_MANY = re.compile(r"topk(?<!\wtopk)\s*>\s*1\b")
 
 
 @dataclass(slots=True)
@@ -171,7 +172,9 @@ def _refuses_many(facts: CodeFacts, backend: str, family: str | None) -> tuple[E
             if "topk" not in segment.blanked or not _TOPK_MANY.search(segment.blanked):
                 continue
             for method in segment.members():
-                if method.kind != "def" or not _REFUSES_MANY.search(method.blanked):
+                if method.kind != "def" or "topk" not in method.blanked:
+                    continue
+                if not _REFUSES_MANY.search(method.blanked):
                     continue
                 for effect in effects_of(facts.codebase, facts.conditions, method):
                     if effect.kind == "refuse" and _only_topk(effect):

@@ -64,11 +64,6 @@ def string_lines(text: str) -> list[int]:
     return found
 
 
-def uncommented(text: str) -> str:
-    """The text with comments (not strings) blanked out."""
-    return _STRINGS.sub(lambda match: _blanks(match) if match[0][0] == "#" else match[0], text)
-
-
 @dataclass(slots=True)
 class Segment:
     """One statement of a module or of a class body.
@@ -98,6 +93,10 @@ class Segment:
     def end_line(self) -> int:
         """Last line in the file."""
         return self.line + self.text.count("\n", 0, len(self.text.rstrip()))
+
+    def is_code(self, position: int) -> bool:
+        """Whether a position of the text is outside of strings and comments."""
+        return self.blanked[position] == self.text[position]
 
     def members(self) -> list[Segment]:
         """Statements of a class body."""

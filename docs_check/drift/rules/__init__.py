@@ -25,9 +25,16 @@ from . import (
     unknown_flag,
 )
 
-RULES: tuple[ModuleType, ...] = (
-    documented_name, undocumented_name, aliases, page_sizes, kv_dtype, speculative_topk,
-    sliding_window, multimodal, chunked_prefix, gpu_architecture, default_backend, sub_backend,
-    launch_command, source_path, symbol, constraints, default_value,
-    unknown_flag,
+#: Rules of a group share facts; groups can run beside each other.
+GROUPS: tuple[tuple[ModuleType, ...], ...] = (
+    (
+        documented_name, undocumented_name, aliases, page_sizes, kv_dtype, sliding_window,
+        multimodal, chunked_prefix,
+    ),
+    (
+        speculative_topk, gpu_architecture, default_backend, sub_backend, launch_command,
+        source_path, symbol, constraints, default_value, unknown_flag,
+    ),
 )  # fmt: skip
+
+RULES = tuple(rule for group in GROUPS for rule in group)
