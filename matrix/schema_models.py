@@ -137,7 +137,9 @@ class SubConfig(_Strict):
     default_dict: bool = False
     values: dict[str, Any] = {}
     values_always: bool = False
-    flat: Literal["with type", "without type"] | None = None
+    flat: Literal["known", "with type", "without type"] | None = None
+    under: Names = []
+    by_type: dict[str, str] = {}
     always: str | None = None
     from_: str | None = Field(None, alias="from")
     by_architecture: dict[str, str] = {}
@@ -151,8 +153,8 @@ class ConfigRule(BaseModel):
     key: str
     op: Literal[
         "add", "by_layer", "copy", "copy_sub", "cut", "divide", "drop", "half_plus_one",
-        "kda_layers", "keep_if", "layers", "length", "map", "multiply", "set_if", "value",
-        "window_layers",
+        "kda_layers", "keep_if", "layers", "length", "map", "multiply", "set_if", "spread",
+        "value", "window_layers",
     ]  # fmt: skip
     when: Literal["absent", "always", "falsy", "null"] = "always"
 
@@ -175,6 +177,7 @@ class ConfigClass(_Strict):
     sub: dict[str, SubConfig] = {}
     rope: Literal["always", "theta"] | None = None
     rope_nested: bool = False
+    rope_checked: bool = False
     flatten: Literal["text", "top"] | None = None
     vision_names: dict[str, str] = {}
     own_type: bool = False
@@ -188,6 +191,7 @@ class ConfigDefaultsFile(_Strict):
     made_from: dict[str, str]
     layer_types: Names
     old_layer_types: dict[str, str]
+    rope_keys: dict[str, Names] = {}
     auto: Names
     registry: dict[str, str]
     classes: dict[str, ConfigClass]

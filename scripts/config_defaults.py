@@ -15,6 +15,7 @@ explains are listed on stderr; `config_rules.yaml` has what was written for them
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import dataclasses
@@ -25,6 +26,7 @@ import json
 import logging
 import os
 import random
+import re
 import sys
 import types
 import typing
@@ -324,16 +326,24 @@ class Prober:
                 if getattr(getattr(other, name, None), "hidden_size", None) == 1344:
                     takes_type = other.text_config.model_type == "given"
                     plan["flat"] = "with type" if takes_type else "without type"
+                    # Some leave out what the text class does not name.
+                    probe["not_a_key"] = 1
+                    other, _ = make(self.cls, probe)
+                    if not hasattr(getattr(other, name, None), "not_a_key"):
+                        plan["flat"] = "known"
             if plan:
                 found[name] = plan
         if found:
             entry["sub"] = found
 
     def _rope(self, entry: dict[str, Any], plain: Any) -> None:
+        text = {"text_config": {}} if "flat" in entry.get("sub", {}).get("text_config", {}) else {}
+        _, error = make(self.cls, {"rope_scaling": {"rope_type": "linear"}, **text})
+        entry["rope_checked"] = "Missing required keys in `rope" in str(error)
         for kind, extra in (("always", {}), ("theta", {"rope_theta": 10000.0})):
             other, _ = make(self.cls, {"rope_scaling": {"type": "dynamic", "factor": 2.0}, **extra})
             value = getattr(other, "rope_parameters", None)
-            if isinstance(value, dict) and "rope_type" in value:
+            if isinstance(value, dict) and "rope_theta" in value:
                 entry["rope"] = kind
                 if any(isinstance(part, dict) for part in value.values()):
                     entry["rope_nested"] = True
@@ -343,17 +353,24 @@ class Prober:
                 return
 
     def _copied(self, entry: dict[str, Any], plain: Any) -> None:
-        """Properties that repeat an attribute of a sub-configuration."""
-        for name in entry.get("read_only", ()):
-            for sub in ("text_config", "llm_config", "language_config"):
-                inner = getattr(plain, sub, None)
-                if (
-                    inner is not None
-                    and read(inner, name) == entry["constants"].get(name) != ABSENT
-                ):
-                    entry.setdefault("rules", []).append(
-                        {"key": name, "op": "copy_sub", "of": [sub, name]})  # fmt: skip
-                    break
+        """Attributes that repeat one of a sub-configuration."""
+        values = {**entry["fields"], **entry["constants"]}
+        for name, sub in itertools.product(values, SUBS[1:4]):
+            inner = getattr(plain, sub, None)
+            if inner is None or isinstance(inner, dict) or not isinstance(values[name], int):
+                continue
+            when = {}
+            if name in entry.get("read_only", ()):
+                copied = read(inner, name) == values[name]
+            else:
+                other, _ = make(self.cls, {sub: {name: 5376, "num_attention_heads": 21}})
+                both, _ = make(self.cls, {sub: {name: 5376, "num_attention_heads": 21},
+                                          name: 2688})  # fmt: skip
+                copied = read(other, name) == 5376
+                when = {} if read(both, name) == 5376 else {"when": "absent"}
+            if copied:
+                entry.setdefault("rules", []).append(
+                    {"key": name, "op": "copy_sub", "of": [sub, name], **when})  # fmt: skip
 
     # --- rules
 
@@ -387,8 +404,9 @@ class Prober:
             else:
                 self.unexplained.append(key)
         self._layer_check(entry, base)
-        for values, instance in samples:
-            if instance is None and "multiple of" in str(values.get("<error>", "")):
+        for heads in (7, 11, 13):
+            _, error = make(self.cls, {"num_attention_heads": heads, "num_key_value_heads": heads})
+            if "multiple of" in str(error):
                 entry["checks"].append({"check": "divides", "whole": "hidden_size",
                                         "part": "num_attention_heads"})  # fmt: skip
                 break
@@ -398,11 +416,18 @@ class Prober:
         count = base.get("num_hidden_layers")
         if not isinstance(count, int) or isinstance(count, bool):
             return
-        _, error = make(self.cls, {"layer_types": ["full_attention"] * (count + 2)})
-        if error is None or "must be equal to the number" not in error:
+        usual = base.get("layer_types")
+        kind = usual[-1] if isinstance(usual, list) and usual else "full_attention"
+        fitting, longer, shorter = (
+            make(self.cls, {"layer_types": [kind] * length})[0]
+            for length in (count, count + 2, count - 1)
+        )
+        if fitting is None or (longer is not None and shorter is not None):
             return
         check: dict[str, Any] = {"check": "layer_count"}
-        other, _ = make(self.cls, {"layer_types": ["full_attention"] * (count + 2),
+        if longer is not None:
+            check["at_least"] = True
+        other, _ = make(self.cls, {"layer_types": [kind] * (count + 2),
                                    "num_nextn_predict_layers": 2})  # fmt: skip
         if other is not None:
             check["with_next"] = True
@@ -625,6 +650,7 @@ def main() -> None:
         "made_from": {"transformers": transformers.__version__, "sglang": _version()},
         "layer_types": list(ALLOWED_ATTN_LAYER_TYPES),
         "old_layer_types": dict(_LEGACY_LAYER_TYPE_REMAP),
+        "rope_keys": rope_keys(transformers.PreTrainedConfig),
         "auto": sorted(mapping),
         "registry": {key: names[cls] for key, cls in sorted(registry.items())},
         "classes": {
@@ -637,6 +663,23 @@ def main() -> None:
         "# Made by scripts/config_defaults.py; do not edit. Hand-written rules: config_rules.yaml."
     )
     yaml.safe_dump(data, sys.stdout, sort_keys=False, width=120, default_flow_style=None)
+
+
+def rope_keys(base: type) -> dict[str, list[str]]:
+    """What each type of RoPE needs, from the refusals."""
+    found: dict[str, list[str]] = {}
+    for name in dir(base):
+        match = re.fullmatch(r"_validate_(\w+)_rope_parameters", name)
+        if match is None:
+            continue
+        try:
+            getattr(base, name)(base(), {"rope_type": match[1]})
+        except KeyError as error:
+            missing = ast.literal_eval(str(error.args[0]).rpartition(": ")[2])
+            found[match[1]] = sorted(missing)
+        except BaseException:
+            continue
+    return found
 
 
 def _has_language(entry: dict[str, Any]) -> bool:

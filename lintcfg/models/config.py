@@ -16,8 +16,12 @@ TEXT_KEYS = ("thinker_config", "llm_config", "language_config", "text_config")
 #: More layers than any model has; a longer list is not written out.
 MOST_LAYERS = 10_000
 _MISSING = object()
+#: Keys at the top that a text configuration takes over even where it lets others alone.
+_ALWAYS_KNOWN = frozenset(("dtype", "torch_dtype", "rope_parameters", "rope_scaling", "rope_theta"))
 #: RoPE types that remember the length they were trained with.
 _SCALED = ("llama3", "yarn", "longrope")
+#: Those whose check compares it with the present length.
+_MEASURED = ("llama3", "yarn")
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict,
     "none": type(None),
@@ -105,6 +109,9 @@ class Library:
         #: Model types that transformers knows; each has the class of its name.
         self.auto = frozenset(data["auto"])
         self.registry: Mapping[str, str] = data["registry"]
+        #: RoPE types with the parameters that each needs.
+        self.rope_keys: Mapping[str, list[str]] = data.get("rope_keys", {})
+        self.base: Mapping[str, Any] = {"rope_checked": bool(self.rope_keys)}
         self.layer_types = frozenset(
             (*data.get("layer_types", ()), *data.get("old_layer_types", ()))
         )
@@ -131,11 +138,12 @@ class Library:
             for name in names:
                 if name in given:
                     _check_type(name, given[name], expected)
-        for name, value in given.items():
+        # What the class names itself is set first; another name for it, given too, then wins.
+        for name in sorted(given, key=lambda name: name in aliases or name not in attributes):
             target = aliases.get(name, name)
             if target in read_only:
                 raise ConfigError(f"{target} cannot be set for model type {data['type']}")
-            attributes[target] = value
+            attributes[target] = given[name]
         model_type = data["type"]
         if isinstance(given.get("model_type"), str) and not data.get("own_type"):
             model_type = given["model_type"]
@@ -150,7 +158,7 @@ class Library:
         _dtype(config, given)
         for name, plan in data.get("sub", {}).items():
             self._sub(config, name, plan, given, depth)
-        _rope(config, data, given)
+        _rope(config, data, given, self.rope_keys)
         for rule in data.get("rules", ()):
             if _holds(config, rule, given):
                 _apply(config, rule, given)
@@ -162,10 +170,7 @@ class Library:
         """A configuration of the base class: the keys as they are."""
         config = Config(str(values.get("model_type", "")), dict(values))
         _dtype(config, values)
-        if values.get("rope_scaling") and values.get("rope_theta"):
-            _rope(config, {"rope": "theta"}, values)
-        elif "rope_scaling" in values:
-            config.attributes["rope_parameters"] = config.attributes.pop("rope_scaling")
+        _rope(config, self.base, values, self.rope_keys)
         return config
 
     def _sub(
@@ -186,7 +191,10 @@ class Library:
             value = dict(plan.get("values", {}))
             if "flat" in plan:
                 value = {k: v for k, v in given.items() if not k.endswith("_config")}
-                if plan["flat"] == "without type":
+                if plan["flat"] == "known":
+                    known = self.classes[key]["fields"]
+                    value = {k: v for k, v in value.items() if k in known or k in _ALWAYS_KNOWN}
+                if plan["flat"] != "with type":
                     value.pop("model_type", None)
         elif not isinstance(value, dict):
             raise ConfigError(f"{name} is not an object")
@@ -194,6 +202,8 @@ class Library:
             key = self._sub_class(name, plan, value)
             if plan.get("values_always"):
                 value = {**plan["values"], **value}
+            if "under" in plan:
+                value = {**{k: given[k] for k in plan["under"] if k in given}, **value}
         if key == "raw":
             config.attributes[name] = self.raw(value)
         elif key == "dict":
@@ -213,6 +223,8 @@ class Library:
         if "class" in plan:
             return str(plan["class"])
         model_type = value.get("model_type", plan.get("type"))
+        if model_type in plan.get("by_type", ()):
+            return str(plan["by_type"][model_type])
         if model_type in self.auto:
             return str(model_type)
         if plan.get("unknown") == "raw":
@@ -269,16 +281,25 @@ def _check_type(name: str, value: Any, expected: str) -> None:
     raise ConfigError(f"{name} must be {expected.replace('|', ' or ')}, not {shown}")
 
 
-def _rope(config: Config, data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _rope(
+    config: Config,
+    data: Mapping[str, Any],
+    given: Mapping[str, Any],
+    rope_keys: Mapping[str, list[str]],
+) -> None:
     """Unite the ways of writing RoPE parameters, as far as the context length hangs on them."""
-    kind = data.get("rope")
+    kind, checked = data.get("rope"), data.get("rope_checked", False)
     attributes = config.attributes
-    if kind is None:
-        if "rope_scaling" in attributes:
-            attributes["rope_parameters"] = attributes.pop("rope_scaling")
+    united = kind == "always" or (
+        kind == "theta" and bool(given.get("rope_scaling") and given.get("rope_theta"))
+    )
+    if "rope_scaling" in attributes:
+        scaling = attributes.pop("rope_scaling")
+        if scaling or not united:
+            attributes["rope_parameters"] = scaling
+    parameters = attributes.get("rope_parameters") or {}
+    if not united and not (checked and parameters):
         return
-    parameters = given.get("rope_scaling") or attributes.get("rope_parameters") or {}
-    attributes.pop("rope_scaling", None)
     if not isinstance(parameters, dict):
         raise ConfigError("rope_scaling is not an object")
     parameters = dict(parameters)
@@ -286,9 +307,20 @@ def _rope(config: Config, data: Mapping[str, Any], given: Mapping[str, Any]) -> 
         # One set for each layer type: no factor stands for the whole model.
         attributes["rope_parameters"] = {"rope_type": "by layer"}
         return
-    parameters.setdefault("rope_type", parameters.get("type", "default"))
-    if parameters["rope_type"] in _SCALED and "max_position_embeddings" in attributes:
-        parameters.setdefault("original_max_position_embeddings", None)
+    rope_type = parameters.setdefault("rope_type", parameters.get("type", "default"))
+    has_length = config.has("max_position_embeddings")
+    if united and rope_type in _SCALED:
+        if has_length or config.has("original_max_position_embeddings"):
+            parameters.setdefault("original_max_position_embeddings", None)
+        elif "original_max_position_embeddings" not in parameters:
+            raise ConfigError("it scales RoPE but has no max_position_embeddings")
+    if checked:
+        needed = rope_keys.get(rope_type, ()) if isinstance(rope_type, str) else ()
+        for name in needed:
+            if name not in parameters and not (united and name == "rope_theta"):
+                raise ConfigError(f"its RoPE parameters of type {rope_type} lack {name}")
+        if rope_type in _MEASURED and not has_length:
+            raise ConfigError("it scales RoPE but has no max_position_embeddings")
     attributes["rope_parameters"] = parameters
 
 
@@ -322,6 +354,11 @@ def _apply(config: Config, rule: Mapping[str, Any], given: Mapping[str, Any]) ->
         value = inner.get(of[1]) if isinstance(inner, Config) else None
         if value is not None or not rule.get("if_set"):
             attributes[key] = value
+    elif operation == "spread":
+        inner = config.get(key)
+        for name in of if isinstance(inner, Config) else ():
+            if inner.has(name):
+                attributes[name] = inner.get(name)
     elif operation == "set_if":
         attributes[key] = any(config.get(name) is not None for name in (of, rule.get("or", of)))
     elif operation == "keep_if":
@@ -460,6 +497,10 @@ def _check(
             raise ConfigError(f"{check['whole']} {whole} is no multiple of {check['part']} {part}")
     elif kind == "layer_count":
         _check_layers(config, check, layer_types)
+    elif kind == "members":
+        for name in config.get(check["of"]) or ():
+            if name not in check["among"]:
+                raise ConfigError(f"{check['of']} has {name!r}, which it does not know")
     elif kind == "truthy":
         if not config.get(check["of"]):
             raise ConfigError(f"{check['of']} must be set")
@@ -492,7 +533,7 @@ def _check_layers(config: Config, check: Mapping[str, Any], layer_types: frozens
     unknown = [kind for kind in layers if not isinstance(kind, str) or kind not in layer_types]
     if unknown:
         raise ConfigError(f"layer_types has {unknown[0]!r}, which transformers does not know")
-    if len(layers) != count:
+    if len(layers) != count and not (check.get("at_least") and len(layers) > count):
         extra = config.get("num_nextn_predict_layers") if check.get("with_next") else None
         if not isinstance(extra, int) or not extra or len(layers) != count + extra:
             raise ConfigError(f"layer_types has {len(layers)} entries for {count} layers")

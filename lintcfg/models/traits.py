@@ -63,6 +63,8 @@ class Deriver:
         Raises:
             ConfigError: SGLang refuses to load it.
         """
+        if algorithm in self.special["algorithms_without_draft"]:
+            is_draft = False
         try:
             return self._traits(values, path, is_draft, algorithm, overrides)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
