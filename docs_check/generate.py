@@ -10,6 +10,7 @@ from ..matrix.loader import load as load_release
 from .data import load
 from .errors import UsageError
 from .facts.code import CodeFacts
+from .facts.kvdtype import group_values
 from .facts.model import Support
 from .features import backends_of, support
 
@@ -24,7 +25,7 @@ def table(facts: CodeFacts, family: str) -> str:
     names = backends_of(facts, family)
     titles = _titles()
     notes: dict[str, int] = {}
-    rows = [["Backend", *(column["title"] for column in columns)]]
+    rows = [["Backend", *(_title(facts, column) for column in columns)]]
     for name in names:
         title = titles.get(name)
         row = [f"**{title}** (`{name}`)" if title else f"`{name}`"]
@@ -42,6 +43,13 @@ def table(facts: CodeFacts, family: str) -> str:
         lines.append("")
         lines += [f"{number}. {text}" for text, number in notes.items()]
     return "\n".join(lines)
+
+
+def _title(facts: CodeFacts, column: dict[str, Any]) -> str:
+    """A column's title; one about a group of dtypes says which."""
+    title = str(column["title"])
+    values = group_values(facts, column["group"]) if "group" in column else []
+    return f"{title} ({', '.join(values)})" if values else title
 
 
 def _cell(found: Support | None, notes: dict[str, int]) -> str:

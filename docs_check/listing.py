@@ -7,7 +7,7 @@ its value and its place; two listings can be compared record by record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from .data import load
@@ -51,7 +51,7 @@ def listing(facts: CodeFacts, diffusion: DiffusionFacts | None = None) -> dict[s
         }
         for segment, items in facts.name_lists()
     ]
-    found["checks"] = list(_checks(facts.effects))
+    found["checks"] = list(_checks(facts.effects, set(facts.flags.fields())))
     tree = page_tree(facts)
     if tree is not None:
         found["page_trees"] = [{"name": name, **_at(tree[0].place)} for name in tree[1]]
@@ -148,18 +148,23 @@ def _defaults(facts: CodeFacts) -> Iterable[Record]:
 
 
 def _overrides(facts: CodeFacts) -> Iterable[Record]:
+    # What a function keeps for itself before it sets the flag goes by the flag's name.
+    fields = set(facts.flags.fields())
     for override in facts.overrides:
         yield {
             "name": override.backend,
-            "field": override.field,
+            "field": override.field if override.field in fields else facts.scan["backend_flag"],
             "architectures": list(override.architectures),
             "when": say(override.condition),
             **_at(override.place),
         }
 
 
-def _checks(effects: Iterable[Effect]) -> Iterable[Record]:
+def _checks(effects: Iterable[Effect], fields: Collection[str] = ()) -> Iterable[Record]:
+    """Refusals, and settings of flags; what a function keeps in its own names is left out."""
     for effect in effects:
+        if effect.kind == "set" and fields and (effect.local or effect.field not in fields):
+            continue
         condition = say(effect.condition)
         about = f"{condition} {effect.message}" if effect.kind == "refuse" else effect.field
         if not effect.backends and not _ABOUT.search(about.replace(" ", "_").lower()):

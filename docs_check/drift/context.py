@@ -109,7 +109,8 @@ class Context:
     @cached_property
     def is_overview(self) -> bool:
         """Whether the page sets out to list what there is."""
-        return len(self.mentioned) >= int(load("columns")["overview"])
+        enough = min(int(load("columns")["overview"]), len(self.facts.registry) // 2 + 1)
+        return len(self.mentioned) >= enough
 
     def support_tables(self) -> Iterable[TableView]:
         """Tables of backends by feature."""

@@ -20,6 +20,7 @@ from .effects import effects_of
 from .machines import Machines
 from .model import Alias, Effect
 
+_METHODS_OF_DICT = frozenset(dir(dict))
 _NOT_SET = re.compile(r"\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+) is not set")
 
 
@@ -557,8 +558,12 @@ class DiffusionFacts:
         self, segment: Segment, node: sx.Expr, scope: Scope, field_: str
     ) -> tuple[str, Any, bool] | None:
         """Name and default of a read of the configuration."""
+        owner: sx.Expr | None
         if isinstance(node, sx.Attr):
-            if sx.last_part(node.value) == field_ and node.name not in {"get", "copy", "items"}:
+            owner = node.value
+            if isinstance(owner, sx.Name) and scope.names.get(owner.id):
+                owner = scope.names[owner.id][-1].value or owner
+            if sx.last_part(owner) == field_ and node.name not in _METHODS_OF_DICT:
                 return node.name, None, False
             return None
         if isinstance(node, sx.Call) and sx.last_part(node.func) == "get":

@@ -42,6 +42,7 @@ def _effects(codebase: Codebase, conditions: Conditions, segment: Segment) -> It
             yield Effect(
                 "set", tuple(backends_of(condition)), family_of(condition), condition,
                 codebase.place(segment, event.statement), "", field, value,
+                isinstance(event.target, sx.Name),
             )  # fmt: skip
 
 

@@ -54,7 +54,8 @@ class Flags:
     def all(self) -> list[Flag]:
         """Every flag that has a list of values."""
         names = [*self._field_segments(), *self._declared_arguments()]
-        return [flag for name in dict.fromkeys(names) if (flag := self.get(name)) is not None]
+        found = [flag for name in dict.fromkeys(names) if (flag := self.get(name)) is not None]
+        return list({flag.field: flag for flag in found}.values())
 
     def _find(self, field: str) -> Flag | None:
         spelling = "--" + field.replace("_", "-")

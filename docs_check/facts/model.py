@@ -82,6 +82,7 @@ class Effect:
     Attributes:
         kind: refuse or set.
         field: what is set; value: to what (an expression where it is not constant).
+        local: what is set is a name of the function's own, which may become a setting later.
         backends: backends that the condition names.
         family: mla or mha, where it holds for one only.
     """
@@ -94,6 +95,7 @@ class Effect:
     message: str = ""
     field: str = ""
     value: Any = None
+    local: bool = False
 
 
 @dataclass(slots=True)

@@ -123,14 +123,22 @@ def _cut(
     depth = 0
     counted = 0
     decorated = False
+    swallowed = -1
     for match in _STATEMENT_START.finditer(masked):
         position = match.start()
         # What begins a line inside brackets, or after a backslash, begins no statement.
         depth += _depth(masked, counted, position)
         counted = position
-        if depth > 0 or masked[max(position - 2, 0) : position] == "\\\n":
+        if depth > 0 and _DEFINES.match(masked, position):
+            # A bracket is never closed: what it swallowed is lost, the rest need not be.
+            if swallowed >= 0:
+                starts.append(swallowed)
+                decorated = True
+        elif depth > 0 or masked[max(position - 2, 0) : position] == "\\\n":
+            if swallowed < 0 and masked[position] == "@":
+                swallowed = position
             continue
-        depth = 0
+        depth, swallowed = 0, -1
         if _CONTINUES.match(masked, position):
             continue
         if not decorated:

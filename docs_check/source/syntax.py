@@ -314,7 +314,7 @@ def _formatted(node: cst.FormattedString) -> Expr:
     parts: list[str | Expr] = []
     for part in node.parts:
         if isinstance(part, cst.FormattedStringText):
-            parts.append(part.value)
+            parts.append(part.value.replace("{{", "{").replace("}}", "}"))
         elif isinstance(part, cst.FormattedStringExpression):
             parts.append(expression(part.expression))
     # In the text a formatted string is one token, whatever it holds.

@@ -6,6 +6,7 @@ files a run looks at the text of a few hundred and parses parts of a few dozen.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import re
@@ -126,7 +127,7 @@ class SourceTree:
         return [name for name in files if raw in self.raw(name)]
 
     def raw(self, name: str) -> bytes:
-        """The bytes of a file; an unreadable file is empty, and a problem."""
+        """A file's bytes without byte order mark; an unreadable file is empty, and a problem."""
         data = self._bytes.get(name)
         if data is None:
             try:
@@ -135,6 +136,7 @@ class SourceTree:
             except OSError as error:
                 self.problem(name, 0, f"cannot be read: {error.strerror or error}")
                 data = b""
+            data = data.removeprefix(codecs.BOM_UTF8)
             self._bytes[name] = data
         return data
 
@@ -147,7 +149,7 @@ class SourceTree:
     def _decode(self, name: str) -> str | None:
         data = self.raw(name)
         try:
-            if data.startswith(b"\xef\xbb\xbf") or b"coding" in data[:200]:
+            if b"coding" in data[:200]:
                 encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
                 text = data.decode(encoding)
             else:

@@ -1,0 +1,62 @@
+"""What the tests of the docs checker share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from attn_lint.docs_check.drift.engine import check_pages
+from attn_lint.docs_check.drift.findings import DriftFinding
+from attn_lint.docs_check.facts.code import CodeFacts
+from attn_lint.docs_check.facts.diffusion import DiffusionFacts
+from attn_lint.docs_check.listing import listing
+from attn_lint.docs_check.pages.page import parse_page
+from attn_lint.docs_check.source.tree import SourceTree
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "docs"
+TREES = FIXTURES / "trees"
+MODERN = TREES / "modern"
+
+
+def source(path: Path = MODERN) -> SourceTree:
+    """A source tree of the fixtures."""
+    return SourceTree.find(path)
+
+
+def facts(path: Path = MODERN) -> CodeFacts:
+    """Facts of a source tree of the fixtures."""
+    return CodeFacts(source(path))
+
+
+def drift(text: str, path: Path = MODERN, name: str = "page.mdx") -> list[DriftFinding]:
+    """Findings of a page given as text."""
+    return check_pages(source(path), [parse_page(name, text)])
+
+
+def copied(path: Path, target: Path) -> Path:
+    """A copy of a source tree that a test may change."""
+    shutil.copytree(path, target)
+    return target
+
+
+def statements(path: Path) -> dict[str, Any]:
+    """Every fact of a tree without its place, in an order that does not hang on the source's."""
+    own = facts(path)
+    return {
+        topic: _unordered(records)
+        for topic, records in listing(own, DiffusionFacts(own)).items()
+        if topic != "root"
+    }
+
+
+def _unordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _unordered(item)
+            for key, item in value.items()
+            if key not in {"file", "line", "symbol"}
+        }
+    if isinstance(value, list):
+        return sorted((_unordered(item) for item in value), key=repr)
+    return value
