@@ -118,7 +118,40 @@ def _hybrid(
             f" ({', '.join(dtype for dtype in dtypes if dtype in takes)})",
             f"{backend} serves {phase} and {' or '.join(partners)} decodes",
         ), partners  # fmt: skip
+    listed = _listed_for_a_phase(facts, backend, family, dtypes)
+    if listed is not None:
+        return listed
     return Support("no", [first.place], first.message or "refused at start"), []
+
+
+def _listed_for_a_phase(
+    facts: CodeFacts, backend: str, family: str | None, dtypes: list[str]
+) -> tuple[Support, list[str]] | None:
+    """A list of prefill backends for a dtype that has the backend, with who decodes then."""
+    for dtype in dtypes:
+        for segment, items in facts.name_lists():
+            words = segment.name.lower()
+            if dtype.lower() not in words or "prefill" not in words:
+                continue
+            if family is not None and _other_family(segment.name, family):
+                continue
+            place = next((item.place for item in items if item.value == backend), None)
+            if place is None:
+                continue
+            partners = [
+                str(item.value)
+                for other, decoders in facts.name_lists()
+                if dtype.lower() in other.name.lower() and "decode" in other.name.lower()
+                for item in decoders
+                if refused_by(facts, backend, str(item.value), family, dtype) is None
+            ]
+            if partners and backend not in partners:
+                told = " or ".join(dict.fromkeys(partners))
+                return Support(
+                    "partial", [place], f"listed in {segment.name} ({dtype})",
+                    f"for prefill, with {told} as decode backend",
+                ), partners  # fmt: skip
+    return None
 
 
 def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str) -> bool:
@@ -310,18 +343,3 @@ def _scale_place(facts: CodeFacts, member: object, family: str | None) -> Place 
                     continue
                 return facts.codebase.place(segment, event.statement)  # type: ignore[arg-type]
     return None
-
-
-def fallbacks(facts: CodeFacts, backend: str, group: str) -> list[Effect]:
-    """Settings that move a launch off this backend for a dtype of the group."""
-    return [
-        effect
-        for effect in facts.effects
-        if effect.kind == "set"
-        and effect.field.endswith("attention_backend")
-        and backend in effect.backends
-        and any(
-            term.op == "in" and any(group in str(value) for value in term.values)
-            for term in terms(effect.condition, "kv_dtype")
-        )
-    ]

@@ -18,6 +18,9 @@ from .model import Effect, Support
 if TYPE_CHECKING:
     from .code import CodeFacts
 
+#: A comparison of a compute capability's major number.
+_MAJOR = re.compile(r"major\s*(?:==|>=?|in)\s*(\(?\s*\d+(?:\s*,\s*\d+)*)")
+
 
 @dataclass(slots=True)
 class Arm:
@@ -131,6 +134,23 @@ def _asked(guards: tuple[Guard, ...]) -> tuple[str, str] | None:
             if op == "==" and match and strings:
                 return strings[0], match[1]
     return None
+
+
+def generations(facts: CodeFacts, mechanism: str, backend: str) -> dict[int, Place]:
+    """Major compute capabilities that a backend's kernel class compares with."""
+    found: dict[int, Place] = {}
+    kernels = {
+        arm.kernel.name: arm.kernel
+        for arm in arms(facts, mechanism)
+        if arm.backend == backend and arm.kernel is not None
+        and facts.tokens(arm.kernel.name) & facts.tokens(backend)
+    }  # fmt: skip
+    for kernel in kernels.values():
+        for match in _MAJOR.finditer(kernel.blanked):
+            line = kernel.line + kernel.blanked.count("\n", 0, match.start())
+            for number in re.findall(r"\d+", match[1]):
+                found.setdefault(int(number), facts.text_place(kernel, line))
+    return found
 
 
 _PHASES = {"decode": ("decode",), "prefill": ("prefill", "extend"), "verify": ("verify",)}

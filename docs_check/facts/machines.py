@@ -40,6 +40,11 @@ class Machines:
         """cuda, rocm, …"""
         return str(self.classes[machine]["kind"])
 
+    def generation(self, machine: str) -> int:
+        """Major number of a machine's compute capability; 0 where it has none."""
+        capability = self.classes[machine].get("capability")
+        return int(capability[0]) if capability else 0
+
     def of_kind(self, kind: str) -> list[str]:
         """Machine classes of a kind."""
         return [name for name in self.classes if self.kind(name) == kind]

@@ -36,6 +36,8 @@ CHANGES = [
     ("| ✅ | ✅ | ✅ |\n| **Beta", "| ❌ | ✅ | ✅ |\n| **Beta", "DOC116", "proved", "✅"),
     ("The registry is", "Set `--chunk-limit` (default: `512`). The registry is",
      "DOC118", "proved", None),
+    ("The registry is", "Sparse is specifically designed for Widget 3. The registry is",
+     "DOC110", "partial", None),
     ("The registry is", "Set `--chunk-limits`. The registry is", "DOC119", "review", None),
 ]  # fmt: skip
 

@@ -14,12 +14,16 @@ from collections.abc import Iterable
 from ...facts.conditions import Condition, Either, Term, label_of
 from ...facts.selection import Decision, reachable
 from ...pages.page import Block
+from ...source.modules import Place
 from ..context import Context, RuleInfo, Spot, listed, names_in
 
 INFO = RuleInfo("DOC110", "default-backend", "default-selection", "warning")
 _DEFAULTS_TO = re.compile(r"[Dd]efaults? (?:to|is|backend is)\s*:?\s*`?(\w+)`?")
 _DEFAULT_FOR = re.compile(r"\((?:the )?[Dd]efault (?:for|on) ([^()]*)\)")
 _ONLY_FOR = re.compile(r"`(\w+)` is (?:auto-)?selected for ([^.;]*?)(?: specifically| only)?[.;]?$")
+_DESIGNED_FOR = re.compile(
+    r"\b([A-Z]\w+) is (?:specifically|only) (?:designed|made) for (?:the )?\[?([A-Z][\w .-]*\w)"
+)
 #: Parts of a predicate's name that say nothing about what it asks.
 _EMPTY_WORDS = {"has", "is", "not", "no", "attention", "backend", "use", "uses", "or", "one",
                 "infer", "with", "model", "config", "and", "of", "enable"}  # fmt: skip
@@ -37,6 +41,7 @@ def check(context: Context) -> None:
             if family is not None:
                 guide.append(block)
                 _bullet(context, block, family, stated[1])
+        _designed_for(context, block)
         label = _DEFAULT_FOR.search(block.text)
         if label:
             _label(context, block, label[1])
@@ -239,39 +244,51 @@ def _then(context: Context, family: str, machine: str, decision: Decision) -> st
 def _only_models(context: Context, block: Block, where: list[str]) -> None:
     """`X` said to be selected for one model, where several architectures get it."""
     match = _ONLY_FOR.search(block.text.strip())
-    if match is None:
-        return
-    told = match[2].lower().replace("models", "")
+    if match is not None:
+        _other_models(context, block, match[1], match[1], match[2], where)
+
+
+def _designed_for(context: Context, block: Block) -> None:
+    """A backend said to be made for one model, where several architectures get it."""
+    match = _DESIGNED_FOR.search(block.text)
+    backend = context.backend_named(match[1]) if match is not None else None
+    if match is not None and backend is not None:
+        everywhere = context.facts.machines.of_kind("cuda")
+        _other_models(context, block, backend, match[1], match[2], everywhere)
+
+
+def _other_models(
+    context: Context, block: Block, backend: str, shown: str, model: str, where: list[str]
+) -> None:
+    told = model.lower().replace("models", "")
     key = re.sub(r"[^a-z0-9]", "", told)
-    architectures: dict[str, object] = {}
+    architectures: dict[str, Place] = {}
     for override in context.facts.overrides:
-        if override.backend != match[1] or not override.field.endswith("attention_backend"):
+        if override.backend != backend or not override.field.endswith("attention_backend"):
             continue
-        if not any(context.facts.machines.condition(
-            tuple(t for t in override.condition if getattr(t, "subject", "") == "platform"), m
-        ) is not False for m in where):  # fmt: skip
+        platform = tuple(
+            term for term in override.condition if getattr(term, "subject", "") == "platform"
+        )
+        if all(context.facts.machines.condition(platform, one) is False for one in where):
             continue
         for name in override.architectures:
             plain = re.sub(r"[^a-z0-9]", "", name.lower())
             if key and not plain.startswith(key):
                 architectures.setdefault(name, override.place)
-    if architectures:
-        line, column = block.find(match[1])
-        names = list(architectures)
-        context.report(
-            INFO, Spot(line, column),
-            message=f"`{match[1]}` is selected for other architectures as well:"
-            f" {', '.join(names[:6])}{' …' if len(names) > 6 else ''}",
-            claim=f"{match[1]} is selected for {match[2].strip()} alone",
-            actual=f"{len(names)} further architectures get it",
-            places=list(dict.fromkeys(map(_Hashed, architectures.values()))),  # type: ignore[arg-type]
-            certainty="partial", condition=f"for {match[2].strip()} among others",
-            subject=f"{match[1]} models",
-        )  # fmt: skip
-
-
-def _Hashed(place: object) -> object:
-    return place.evidence()  # type: ignore[attr-defined]
+    if not architectures:
+        return
+    line, column = block.find(shown)
+    names = list(architectures)
+    context.report(
+        INFO, Spot(line, column),
+        message=f"`{backend}` is selected for other architectures as well:"
+        f" {', '.join(names[:6])}{' …' if len(names) > 6 else ''}",
+        claim=f"{backend} is selected for {model.strip()} alone",
+        actual=f"{len(names)} further architectures get it",
+        places=list({place.evidence(): place for place in architectures.values()}),
+        certainty="partial", condition=f"for {model.strip()} among others",
+        subject=f"{backend} models",
+    )  # fmt: skip
 
 
 def _models(context: Context, first: Block) -> None:

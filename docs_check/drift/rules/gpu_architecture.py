@@ -13,9 +13,8 @@ import re
 from ...facts import linear
 from ...facts.conditions import without
 from ...facts.model import Effect
-from ...pages.claims import read_mark
+from ...pages.claims import RowView, read_mark
 from ...pages.page import Block
-from ...source.modules import Place
 from ..context import Context, RuleInfo, Spot, listed
 from .speculative_topk import kind_of, linear_backend, linear_mechanism
 
@@ -79,23 +78,10 @@ def _label(context: Context, spot: Spot, shown: str, backend: str, text: str) ->
         f" {machines.titles(refused)}",
         claim=f"{shown} runs on {text.strip() or machines.titles(claimed)}",
         actual=effect.message or f"refused on {machines.titles(refused)}",
-        places=[one.place for one in dict.fromkeys(map(_Key, refused.values()))],
+        places=list({id(one.place.node): one.place for one in refused.values()}.values()),
         certainty="partial" if taken else "proved",
         condition=f"on {machines.titles(taken)} only" if taken else "", subject=backend,
     )  # fmt: skip
-
-
-class _Key:
-    """An effect that counts once."""
-
-    def __init__(self, effect: Effect) -> None:
-        self.place: Place = effect.place
-
-    def __hash__(self) -> int:
-        return hash((self.place.segment.file, id(self.place.node)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.place.node is other.place.node
 
 
 def _linear_cells(context: Context) -> None:
@@ -107,6 +93,7 @@ def _linear_cells(context: Context) -> None:
             backend = linear_backend(context, row.name.text)
             if mechanism is None or backend is None:
                 continue
+            _left_out(context, mechanism, backend, row)
             kind = kind_of(context, row.name.text)
             for phase in ("decode", "prefill"):
                 cell = row.get(f"linear_{phase}")
@@ -130,6 +117,26 @@ def _linear_cells(context: Context) -> None:
                     certainty="partial" if support.condition else "proved",
                     condition=support.condition, subject=backend,
                 )  # fmt: skip
+
+
+def _left_out(context: Context, mechanism: str, backend: str, row: RowView) -> None:
+    """Generations that a kernel looks at by themselves, in a label that lists others."""
+    machines = context.facts.machines
+    if not re.search(r"\bSM\s?\d", row.name.text):
+        return
+    claimed = [m for m in machines.named(row.name.text) if machines.kind(m) == "cuda"]
+    generations = {machines.generation(machine) for machine in claimed}
+    for generation, place in linear.generations(context.facts, mechanism, backend).items():
+        others = [m for m in machines.of_kind("cuda") if machines.generation(m) == generation]
+        if not others or generation in generations or generation < min(generations):
+            continue
+        context.report(
+            INFO, Spot.of(row.name),
+            message=f"{row.name.text}: the kernel provides for {machines.titles(others)} as well",
+            claim=f"{backend} serves {mechanism.upper()} on {machines.titles(claimed)}",
+            actual=f"compute capability {generation}.x is provided for",
+            places=[place], certainty="review", subject=f"{backend} {generation}",
+        )  # fmt: skip
 
 
 def _automatic(context: Context, block: Block) -> None:
