@@ -166,7 +166,7 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except (LintError, MatrixError) as error:
-        print(f"attn-lint: error: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_USAGE
     except BrokenPipeError:
         # The reader went away (`| head -1`): nothing more to say, and nothing to complain about.
@@ -177,7 +177,7 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
     except OSError as error:
         # A full disk, a folder that vanished: nothing of ours to mend.
         place = f"{error.filename}: " if error.filename else ""
-        print(f"attn-lint: error: {place}{error.strerror or error}", file=sys.stderr)
+        _complain(f"{place}{error.strerror or error}")
         _forget_output()
         return EXIT_USAGE
     except (Exception, RecursionError) as error:
@@ -191,6 +191,14 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
 
             traceback.print_exc()
         return EXIT_INTERNAL
+
+
+def _complain(text: str) -> None:
+    """Print an error; what a name holds must not act on the terminal."""
+    from .terminal import printable
+
+    text = "\n".join(map(printable, text.split("\n")))
+    print(f"attn-lint: error: {text}", file=sys.stderr)
 
 
 def _forget_output() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ..matrix.record import fields_of, record
+from .terminal import printable
 
 Severity = Literal["error", "warning", "info"]
 
@@ -41,7 +42,7 @@ class Fix:
             return f"remove {self.flag}"
         if self.value is True:
             return f"add {self.flag}"
-        return f"{self.flag} {self.value}"
+        return f"{self.flag} {printable(str(self.value))}"
 
 
 @record

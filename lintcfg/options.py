@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..matrix.record import field, mutable_record, record
 from .errors import UsageError
+from .terminal import shown
 
 
 @record
@@ -104,8 +105,10 @@ def take_own_options(arguments: Sequence[str], options: Sequence[Option]) -> Giv
                 raise UsageError(f"{name} needs a value: {name} {option.metavar}")
             value = arguments[position]
             position += 1
+        if not value and not option.repeat:
+            raise UsageError(f"{name} has an empty value; it takes {option.metavar}")
         if option.choices and value not in option.choices:
-            raise UsageError(f"{name} takes {', '.join(option.choices)}, not {value!r}")
+            raise UsageError(f"{name} takes {', '.join(option.choices)}, not {shown(value)}")
         if option.repeat:
             given.lists.setdefault(name, []).append(value)
         else:

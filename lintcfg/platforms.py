@@ -8,8 +8,10 @@ from typing import Any
 
 from ..matrix.platforms import platform_values
 from .errors import UsageError
+from .terminal import shown
 
 _NOISE = re.compile(r"[^a-z0-9]+")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,2}")
 #: Words that say nothing about which card it is.
 _VENDOR_WORDS = ("nvidia", "amd", "intel", "instinct", "geforce", "tesla", "gpu", "huawei")
 
@@ -47,7 +49,9 @@ class Platforms:
             UsageError: no such machine; the text suggests close names.
         """
         if "," in name:
-            raise UsageError(f"--gpu takes one machine, not {name!r}; --gpu all lists every one")
+            raise UsageError(
+                f"--gpu takes one machine, not {shown(name)}; --gpu all lists every one"
+            )
         for key in (_key(name), _bare(name)):
             if key in self._index:
                 return self._index[key]
@@ -66,7 +70,7 @@ class Platforms:
         names = sorted({self._index[key] for key in close}) or [
             row["name"] for row in self.rows if row["representative"]
         ]
-        raise UsageError(f"unknown GPU {name!r}; known ones include {', '.join(names)}")
+        raise UsageError(f"unknown GPU {shown(name)}; known ones include {', '.join(names)}")
 
     def values(self, name: str, cuda: str | None = None) -> dict[str, Any]:
         """`platform.*` values of one machine, with another CUDA version where one is given."""
@@ -74,8 +78,8 @@ class Platforms:
         if cuda is not None:
             if row["kind"] != "cuda":
                 raise UsageError(f"--cuda does not apply to {row['title']}")
-            if not re.fullmatch(r"\d+(\.\d+){0,2}", cuda):
-                raise UsageError(f"--cuda takes a version such as 12.8, not {cuda!r}")
+            if not _VERSION.fullmatch(cuda):
+                raise UsageError(f"--cuda takes a version such as 12.8, not {shown(cuda)}")
             row = {**row, "cuda": cuda if "." in cuda else f"{cuda}.0"}
         return {f"platform.{key}": value for key, value in platform_values(dict(row)).items()}
 

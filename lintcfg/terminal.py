@@ -6,6 +6,9 @@ import os
 import sys
 from typing import TextIO
 
+#: How much of a user's text a message repeats.
+_LONG = 80
+
 _CODES = {
     "error": "31;1", "warning": "33;1", "info": "36", "bold": "1", "dim": "2", "good": "32;1",
 }  # fmt: skip
@@ -16,6 +19,20 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in text
     )
+
+
+def shown(text: str, limit: int = _LONG) -> str:
+    """A user's text as it can stand in a message: quoted, and no longer than `limit`."""
+    if len(text) > limit:
+        return f"{text[:limit]!r}… ({len(text)} characters)"
+    return repr(text)
+
+
+def plain(text: str, limit: int = _LONG) -> str:
+    """As `shown`, without quotes where the text is harmless and can be seen."""
+    if len(text) <= limit and text.isprintable() and text.strip():
+        return text
+    return shown(text, limit)
 
 
 class Style:

@@ -16,7 +16,7 @@ from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
 from ..findings import SEVERITIES, Finding, as_severity
 from ..flags import Command, strip_command
 from ..judge import Judge, Judgement, Launch
-from ..terminal import Style, wants_color
+from ..terminal import Style, shown, wants_color
 
 
 @mutable_record
@@ -156,7 +156,9 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     elif judgement.model is None:
         path = judgement.parsed.values.get("model_path")
         if path:
-            lines.append(f"model {path!r} is not known here: judged for one of every family")
+            lines.append(
+                f"model {shown(str(path))} is not known here: judged for one of every family"
+            )
         else:
             lines.append("model not given (--model-path): judged for one of every family")
     elif judgement.model.origin != "config.json":

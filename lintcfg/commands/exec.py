@@ -41,8 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(f"exec has no option {given.launch[0]}; the command stands behind --")
     program = shutil.which(command[0])
     if program is None:
-        print(f"attn-lint: error: {command[0]}: no such command", file=sys.stderr)
-        return EXIT_USAGE
+        raise UsageError(f"{command[0]}: no such command")
     if not _allowed(given, command):
         return 1
     sys.stdout.flush()

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..terminal import plain, shown
 from .launch import Typed
-from .problems import (
-    AFTER,
-    CLASSIFY,
-    CONSUME,
-    LEFTOVER,
-    REQUIRED,
-    ParseProblem,
-    plain,
-    shown,
-)
+from .problems import AFTER, CLASSIFY, CONSUME, LEFTOVER, REQUIRED, ParseProblem
 from .table import HELP, Flag, FlagTable
 from .words import AMBIGUOUS, Option, Words
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .problems import BEFORE, ConfigSpot, ParseProblem, plain, shown
+from ..terminal import plain, shown
+from .problems import BEFORE, ConfigSpot, ParseProblem
 from .table import HELP_NAMES, FlagTable
 
 #: A configuration file beyond this is not read here; SGLang's own are a few kilobytes.

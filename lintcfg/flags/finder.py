@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..terminal import plain, shown
 from .command import Command, is_quoted
 from .pasted import segments, split_text, unmark
-from .problems import BEFORE, ParseProblem, plain, shown
+from .problems import BEFORE, ParseProblem
 
 _ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=", re.ASCII)
 _PYTHON = re.compile(r"^(python|pypy)[0-9.]*(\.exe)?$")

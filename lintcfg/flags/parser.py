@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..resolver.values import Unknown
+from ..terminal import shown
 from .complaints import LEVELS, Complaints
 from .convert import TYPE_NAMES, Rejected
 from .launch import ParsedLaunch, Typed
-from .problems import ConfigSpot, ParseProblem, shown
+from .problems import ConfigSpot, ParseProblem
 from .table import HELP, Flag, FlagTable
 from .words import Option, Words
 

@@ -92,17 +92,3 @@ class ParseProblem:
     def line(self) -> int | None:
         """Line in that file."""
         return self.config.line if self.config is not None else None
-
-
-def shown(text: str, limit: int = 80) -> str:
-    """A user's text as it can stand in a message: quoted, and no longer than `limit`."""
-    if len(text) > limit:
-        return f"{text[:limit]!r}… ({len(text)} characters)"
-    return repr(text)
-
-
-def plain(text: str, limit: int = 80) -> str:
-    """As `shown`, without quotes where the text is harmless."""
-    if len(text) <= limit and text.isprintable():
-        return text
-    return shown(text, limit)

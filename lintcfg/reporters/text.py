@@ -165,7 +165,8 @@ def argument_text(finding: Finding, judgement: Judgement) -> str | None:
     if span is None:
         return None
     if span.file is not None:
-        return f"{span.file}:{span.line}" if span.line else span.file
+        file = printable(span.file)
+        return f"{file}:{span.line}" if span.line else file
     argv = judgement.parsed.argv
     if span.argument is None or span.argument >= len(argv):
         return None

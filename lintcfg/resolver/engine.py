@@ -14,6 +14,7 @@ from typing import Any, Literal
 from ...matrix.conditions import names_in
 from ...matrix.loader import Release
 from ...matrix.record import mutable_record, record
+from ..terminal import plain
 from .evaluate import Condition, Evaluator, Expression, NameState
 from .values import UNKNOWN, Unknown, join
 
@@ -26,6 +27,8 @@ _SPECIAL = frozenset({"warn", "advise", "unchecked", "worker", "stop"})
 RENAMED = 512
 
 _PLACEHOLDER = re.compile(r"\{([a-z_][A-Za-z0-9_.]*)\}")
+#: How much of a value a message repeats; lists of names are the longest that make sense.
+_LONGEST_VALUE = 300
 
 
 @record
@@ -485,8 +488,11 @@ class Program:
         def value(match: re.Match[str]) -> str:
             found = self.evaluator.reader(match[1])(state)
             if isinstance(found, (list, tuple)):
-                return ", ".join(map(str, found))
-            return str(found)
+                found = ", ".join(map(str, found))
+            try:
+                return plain(str(found), _LONGEST_VALUE)
+            except ValueError:  # a number of more digits than Python writes out
+                return "a huge number"
 
         return _PLACEHOLDER.sub(value, text)
 
