@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -33,6 +32,8 @@ def run(request: Request) -> int:
             file = open(name, "rb")  # noqa: SIM115, PTH123 - the error must name the file
         except OSError as error:
             raise InputError(f"{name}: {error.strerror or error}") from None
+        except ValueError as error:  # a NUL byte in the name
+            raise InputError(f"{name}: {error}") from None
         with file:
             _stream(file, judge, request)
     return EXIT_CLEAN
@@ -71,9 +72,7 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
             raise InputError(f"line {number}: not JSON: {error}") from None
         if not isinstance(case, dict):
             raise InputError(f"line {number}: not an object")
-        ident = case.get("id")
-        if isinstance(ident, float) and not math.isfinite(ident):
-            ident = None  # JSON has no such number
+        ident = _json_only(case.get("id"))
         launch = _launch(case, number, request)
         judgement = judge.judge(launch)
     except LintError as error:
@@ -99,6 +98,15 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
     }
 
 
+def _json_only(ident: Any) -> Any:
+    """An id as it can stand in an answer: Python reads numbers that JSON does not have."""
+    try:
+        json.dumps(ident, allow_nan=False)
+    except ValueError:
+        return None
+    return ident
+
+
 def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
     unknown = sorted(set(case) - KEYS)
     if unknown:
@@ -115,6 +123,9 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
     environment = {} if environment is None else environment
     if not isinstance(environment, dict):
         raise InputError(f"line {number}: env is an object")
+    for key, value in environment.items():
+        if not isinstance(value, (str, int, float)):
+            raise InputError(f"line {number}: env: {key} is a string or a number")
     command = strip_command(argv)
     if command.other_program:
         raise InputError(f"line {number}: no SGLang server launch: {command.other_program}")
