@@ -13,9 +13,15 @@ from .flags import FlagTable, ParsedLaunch, ParseProblem
 from .model import ModelProblem
 from .resolver.engine import Event, Outcome, Rule, Step
 from .resolver.values import Unknown
+from .terminal import plain
 
 if TYPE_CHECKING:
     from .judge import Context
+
+
+#: How many problems of one command line get near names; looking for them costs milliseconds each,
+#: and a line with more of them is none that somebody mistyped.
+HINTED = 20
 
 
 def describe_source(source: Mapping[str, Any] | None) -> str | None:
@@ -40,7 +46,7 @@ def shown(value: Any) -> str:
         return "on"
     if value is False:
         return "off"
-    return str(value)
+    return plain(value) if isinstance(value, str) else str(value)
 
 
 class Statements:
@@ -63,7 +69,10 @@ class Statements:
         model_problems: Iterable[ModelProblem],
     ) -> list[Finding]:
         """All findings of one resolution, the gravest first, each once."""
-        found = [self._parse_problem(problem) for problem in parsed.problems]
+        found = [
+            self._parse_problem(problem, hinted=number < HINTED)
+            for number, problem in enumerate(parsed.problems)
+        ]
         found += [self._model_problem(problem) for problem in model_problems]
         found += [self._event(event, parsed, outcome, platform) for event in outcome.events]
         found += self._changes(parsed, outcome)
@@ -124,7 +133,7 @@ class Statements:
         severity: Severity = more.pop("severity", None) or entry["severity"]
         return Finding(code, entry["name"], severity, message, release=self.release, **more)
 
-    def _parse_problem(self, problem: ParseProblem) -> Finding:
+    def _parse_problem(self, problem: ParseProblem, *, hinted: bool) -> Finding:
         fixes: tuple[Fix, ...] = ()
         if problem.kind == "removed" and problem.field and problem.replacement:
             fixes = (Fix(problem.field, problem.flag or "", problem.replacement),)
@@ -143,7 +152,7 @@ class Statements:
                 line=config.line if config else None,
             ),
             certain=problem.refuses is not None,
-            hint=problem.hint,
+            hint=problem.hint if hinted else None,
             fixes=fixes,
             source=problem.source,
         )
