@@ -58,6 +58,8 @@ class Statements:
         data = release["codes"]
         self.codes: dict[str, Mapping[str, Any]] = data["codes"]
         self.changes: dict[str, str] = data.get("changed_fields", {})
+        self.open_values: list[str] = data.get("open_values", [])
+        self.same: dict[str, list[list[str]]] = data.get("same_values", {})
         self.kinds: dict[str, str] = data.get("parse_problems", {})
         self.inert: list[Mapping[str, Any]] = data.get("inert_flags", [])
 
@@ -223,7 +225,7 @@ class Statements:
                 continue
             step = last[name]
             after = outcome.state[name]
-            if type(after) is not Unknown and after == given:
+            if given in self.open_values or self._is_same(name, given, after):
                 continue
             certain = type(after) is not Unknown
             code = self.changes[name]
@@ -245,6 +247,17 @@ class Statements:
                 )
             )
         return found
+
+    def _is_same(self, name: str, given: Any, after: Any) -> bool:
+        """Whether a typed value is still what it was, under whatever name."""
+        if type(after) is Unknown:
+            return False
+        if isinstance(given, str) and isinstance(after, str):
+            given, after = given.lower(), after.lower()
+            for names in self.same.get(name, ()):
+                if {given, after} <= {one.lower() for one in names}:
+                    return True
+        return bool(given == after)
 
     def _span(self, parsed: ParsedLaunch, name: str) -> Span:
         place = parsed.typed[name]

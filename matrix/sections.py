@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from .schema_backends import BackendFile, FeaturesFile
+from .schema_codes import CodesFile
 from .schema_flags import CommandsFile, FlagsFile, HistoryFile
 from .schema_models import ArchitecturesFile, ConfigDefaultsFile, ModelsFile
 
@@ -16,6 +17,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "architectures": ArchitecturesFile,
     "config_defaults": ConfigDefaultsFile,
     "models": ModelsFile,
+    "codes": CodesFile,
     "features": FeaturesFile,
     "backends": BackendFile,
 }
