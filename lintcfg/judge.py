@@ -187,12 +187,23 @@ class Judge:
                 judgement.contexts.append(Context(gpu or "", family, one))
         self._explore_inert(judgement)
         verdicts = {one.judgement.startup for one in judgement.contexts}
-        if judgement.startup == "depends" and len(verdicts) == 1:
+        alike = judgement.startup == "depends" and len(verdicts) == 1
+        if alike and (exact or self._speak_for_others(judgement.contexts)):
             judgement.startup = verdicts.pop()
             judgement.stage = judgement.contexts[0].judgement.stage
         elif judgement.startup == "starts" and verdicts - {"starts"}:
             judgement.startup = "depends"
-        judgement.findings = self.statements.merge(judgement.findings, judgement.contexts)
+        judgement.findings = self.statements.merge(
+            judgement.findings, judgement.contexts, exact=exact
+        )
+
+    def _speak_for_others(self, contexts: list[Context]) -> bool:
+        """Whether what the families' models meet would be met by any model of theirs."""
+        return not any(
+            event.first and self.statements.asks_for_architecture(event)
+            for context in contexts
+            for event in context.judgement.outcome.events
+        )
 
     def archetypes(self) -> list[tuple[str, ModelTraits]]:
         """A model of every family, by the family's label."""

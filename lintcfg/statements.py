@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 HINTED = 20
 
 
+#: The one trait of a model that no other model of its family shares.
+_ARCHITECTURE = "model.arch"
+
+
 def describe_source(source: Mapping[str, Any] | None) -> str | None:
     """A source as one line: `file symbol`, or a page."""
     if not source:
@@ -289,11 +293,28 @@ class Statements:
     def _reads_platform(rule: Rule) -> bool:
         return any(name.startswith("platform.") for name in names_in(rule.node or []))
 
-    def merge(self, base: list[Finding], contexts: list[Context]) -> list[Finding]:
-        """Findings of a launch that leaves GPU or model open.
+    @staticmethod
+    def asks_for_architecture(event: Event) -> bool:
+        """Whether a rule itself tells architectures apart.
+
+        The models that stand for a family have its traits, but an architecture of their own: such
+        a rule says nothing about another model.
+        """
+        return _ARCHITECTURE in names_in(event.rule.node or [])
+
+    def _is_bound(self, finding: Finding, context: Context) -> bool:
+        """Whether a finding holds for the architecture of the context's model only."""
+        return any(
+            event.rule.id == finding.rule and self.asks_for_architecture(event)
+            for event in context.judgement.outcome.events
+        )
+
+    def merge(self, base: list[Finding], contexts: list[Context], *, exact: bool) -> list[Finding]:
+        """Findings of a launch that leaves GPU or model open; `exact` where the model is known.
 
         What the open run proves is certain. The rest comes from the contexts that were tried and
-        says for which it holds; what they all share is certain too.
+        says for which it holds; what they all share is certain too, unless it hangs on the
+        architecture of a model that is not known.
         """
         kept = [finding for finding in base if finding.certain]
         known = {(finding.code, finding.rule, finding.phase) for finding in kept}
@@ -306,7 +327,7 @@ class Statements:
                     if context not in entry[1]:
                         entry[1].append(context)
         for finding, where in found.values():
-            if len(where) == len(contexts):
+            if len(where) == len(contexts) and (exact or not self._is_bound(finding, where[0])):
                 kept.append(replaced(finding, has=None))
             else:
                 kept.append(_conditional(finding, where, contexts))
