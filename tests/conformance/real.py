@@ -43,8 +43,9 @@ class RealSGLang:
 
     @staticmethod
     def _end(child: subprocess.Popen[str]) -> None:
-        if child.stdin is not None:
-            child.stdin.close()
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
         child.wait()
 
     def ask(self, platform: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
