@@ -144,6 +144,11 @@ def invoke(application: typer.Typer, arguments: Sequence[str], name: str) -> int
         return int(leave.exit_code)
     except typer.Abort:
         return 130
+    except SystemExit as leave:
+        # click ends the process itself where nobody reads its output any more; that is no error.
+        if isinstance(leave.__context__, BrokenPipeError):
+            raise leave.__context__ from None
+        raise
     except Exception as error:
         # Usage errors are click's; typer brings click along in different places by version.
         show = getattr(error, "show", None)

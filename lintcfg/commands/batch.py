@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from .. import options as o
 from ..errors import EXIT_CLEAN, InputError, LintError
 from ..flags import strip_command
+from ..json_text import dumps
 from ..judge import Judge, Launch
 from .common import Request
 
@@ -46,7 +47,7 @@ def _stream(file: BinaryIO, judge: Judge, request: Request) -> None:
         if not line.strip():
             continue
         answer = answer_line(line, number, judge, request)
-        write(json.dumps(answer, default=str) + "\n")
+        write(dumps(answer) + "\n")
         if interactive:
             sys.stdout.flush()  # whoever feeds a pipe line by line waits for the answer
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from .. import options as o
+from ..json_text import dumps
 from ..reporters.text import report
 from .common import read_request, to_json
 
@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     judgement = request.judge().judge(request.launch(gpu))
     findings = request.filtered(judgement.findings)
     if request.option(o.FORMAT, "text") == "json":
-        print(json.dumps(to_json(judgement, request, findings), default=str))
+        print(dumps(to_json(judgement, request, findings)))
     else:
         report(judgement, findings, request)
     return request.exit_code(findings, judgement.startup)

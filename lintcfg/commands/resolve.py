@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from .. import options as o
+from ..json_text import dumps
 from ..judge import RESOLVED_FIELDS, Judgement
 from ..reporters.text import VERDICTS, fails_later, report
 from ..resolver.engine import Step
@@ -30,12 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     judgement = request.judge().judge(request.launch(gpu))
     findings = request.filtered(judgement.findings)
     if request.option(o.FORMAT, "text") == "json":
-        print(
-            json.dumps(
-                {**to_json(judgement, request, findings), "trace": trace_json(judgement)},
-                default=str,
-            )
-        )
+        print(dumps({**to_json(judgement, request, findings), "trace": trace_json(judgement)}))
         return request.exit_code(findings, judgement.startup)
     print_values(judgement, request)
     print()
@@ -119,12 +114,7 @@ def by_platform(request: Request) -> int:
         code = max(code, request.exit_code(findings, judgement.startup))
         rows.append((row, judgement, findings))
     if request.option(o.FORMAT, "text") == "json":
-        print(
-            json.dumps(
-                {row["name"]: to_json(one, request, findings) for row, one, findings in rows},
-                default=str,
-            )
-        )
+        print(dumps({row["name"]: to_json(one, request, findings) for row, one, findings in rows}))
         return code
     style = request.style
     width = max(len(row["name"]) for row, _, _ in rows)

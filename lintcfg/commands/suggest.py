@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from ...matrix.record import record, replaced
 from .. import options as o
 from ..errors import UsageError
 from ..findings import Finding
+from ..json_text import dumps
 from ..judge import Judge, Judgement, Launch
 from ..statements import shown
 from .common import Request, assumptions, read_request
@@ -68,14 +68,13 @@ def run(arguments: Sequence[str]) -> int:
     good, bad = candidates(launch, judge, request)
     if request.option(o.FORMAT, "text") == "json":
         print(
-            json.dumps(
+            dumps(
                 {
                     "suggestions": [_entry(one) for one in good],
                     "rejected": [_entry(one) for one in bad],
                     "added": added,
                     "assumptions": assumptions((good or bad)[0].judgement, request),
-                },
-                default=str,
+                }
             )
         )
         return 0 if good else 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..check.result import FileReport, Located
+from ..json_text import dumps
 
 HOME = "https://pypi.org/project/attn-lint/"
 _GITHUB_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
@@ -20,7 +21,7 @@ def _all(reports: Sequence[FileReport]) -> list[tuple[FileReport, Located]]:
 
 def as_json(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
     """A list of findings."""
-    return json.dumps([located.to_json() for _, located in _all(reports)], indent=1, default=str)
+    return dumps([located.to_json() for _, located in _all(reports)], indent=1)
 
 
 def as_github(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
