@@ -194,10 +194,10 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    """Print an error; what a name holds must not act on the terminal."""
-    from .terminal import printable
+    """Print an error; what a name holds must neither act on the terminal nor fill it."""
+    from .terminal import cut, printable
 
-    text = "\n".join(map(printable, text.split("\n")))
+    text = "\n".join(cut(printable(line)) for line in text.split("\n"))
     print(f"attn-lint: error: {text}", file=sys.stderr)
 
 
@@ -206,4 +206,6 @@ def _forget_output() -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        import io
+
+        sys.stdout = io.StringIO()

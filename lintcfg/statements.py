@@ -50,7 +50,11 @@ def shown(value: Any) -> str:
         return "on"
     if value is False:
         return "off"
-    return plain(value) if isinstance(value, str) else str(value)
+    try:
+        text = str(value)
+    except ValueError:  # a number of more digits than Python writes out
+        return "a huge number"
+    return plain(text)
 
 
 class Statements:

@@ -8,6 +8,8 @@ from typing import TextIO
 
 #: How much of a user's text a message repeats.
 _LONG = 80
+#: The most that a line of an error is allowed to be.
+_LONGEST_LINE = 800
 
 _CODES = {
     "error": "31;1", "warning": "33;1", "info": "36", "bold": "1", "dim": "2", "good": "32;1",
@@ -19,6 +21,14 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in text
     )
+
+
+def cut(text: str, limit: int = _LONGEST_LINE) -> str:
+    """Text with its middle left out where it is longer than any line should be."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def shown(text: str, limit: int = _LONG) -> str:

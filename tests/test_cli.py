@@ -7,13 +7,19 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attn_lint.lintcfg import options as o
 from attn_lint.lintcfg.cli import dispatch, guarded
+from attn_lint.lintcfg.commands import batch as batch_command
+from attn_lint.lintcfg.commands import check as check_command
+from attn_lint.lintcfg.commands import exec as exec_command
 from attn_lint.lintcfg.flags import load_flags
-from attn_lint.matrix.loader import ROOM, load
+from attn_lint.matrix.loader import ROOM, load, releases
 
 LLAMA = ["--model-path", "meta-llama/Llama-3.1-8B-Instruct"]
 GOOD = ["--gpu", "h100", *LLAMA, "--attention-backend", "fa3"]
@@ -34,18 +40,37 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, out, err
 
 
+def surroundings(**environment: str) -> dict[str, str]:
+    """The environment of a new process: this one's modules, and nothing said about colour."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"NO_COLOR", "FORCE_COLOR", "TERM"}
+    }
+    return {**kept, "PYTHONPATH": path, **environment}
+
+
 def spawn(
     *arguments: str | bytes, stdin: bytes = b"", **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.run(
         [*COMMAND, *arguments],
         input=stdin,
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env=surroundings(**environment),
         timeout=60,
     )
+
+
+def strictly(text: str) -> Any:
+    """JSON as the standard has it: no NaN, no infinity."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"JSON has no {constant}")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +93,15 @@ def spawn(
         ([*GOOD, "--sglang", "0.1"], 2),
         ([*GOOD, "--sglang", "../.."], 2),
         ([*GOOD, "--output-format", "xml"], 2),
+        ([*GOOD, "--color", "red"], 2),
+        ([*GOOD, "--fail-on", "never"], 2),
+        ([*GOOD, "--select", "XYZ"], 2),
+        ([*GOOD, "--exit-zero=yes"], 2),
+        ([*GOOD, "--cuda", "9" * 5000], 2),
+        ([*GOOD, "--cuda", ""], 2),
+        ([*GOOD, "--lint-config", ""], 2),
+        (["--gpu", "mi300x", "--cuda", "12.4", *LLAMA], 2),
+        (["--gpu="], 2),
         (["--gpu"], 2),
         (["vllm", "serve", "x"], 2),
         (["resolve", *GOOD], 0),
@@ -128,18 +162,160 @@ def test_a_command_has_a_help_of_its_own(
     assert "usage:\n  attn-lint [OPTIONS] FLAGS" not in out
 
 
-def test_own_options_shadow_no_flag_of_sglang() -> None:
-    table = load_flags(load())
-    own = {option.name for option in (*o.LAUNCH_OPTIONS, o.BATCH)}
-    assert not own & set(table.names)
+@pytest.mark.parametrize("command", ["check", "launches", "exec"])
+def test_help_of_a_command_is_one_screen(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert len(out.splitlines()) <= 50
+    assert max(map(len, out.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("arguments", [GOOD, BAD, ["resolve", *GOOD], ["suggest", *GOOD]])
-def test_json_is_the_only_thing_on_stdout(
+def test_version_names_the_releases(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "--version")
+    assert re.fullmatch(r"attn-lint \S.*, SGLang (\d+\.\d+\.\d+(, )?)+\n", out)
+
+
+OWN = {
+    option.name
+    for options in (
+        o.LAUNCH_OPTIONS,
+        (o.BATCH,),
+        check_command.CHECK_OPTIONS,
+        check_command.LIST_OPTIONS,
+        exec_command.OPTIONS,
+    )
+    for option in options
+}
+
+
+@pytest.mark.parametrize("release", releases())
+def test_own_options_shadow_no_flag_of_sglang(release: str) -> None:
+    assert not OWN & set(load_flags(load(release=release)).names)
+    assert not OWN & {"--config", "--device", "--model"}
+
+
+# The commands that the README shows, and what their answers must say.
+STORIES: list[tuple[list[str], int, list[str]]] = [
+    (
+        ["--attention-backend", "trtllm_mha", "--speculative-eagle-topk", "4"], 1,
+        ["no effect without --speculative-algorithm", "needs speculative_eagle_topk 1"],
+    ),
+    (
+        ["--gpu", "h100", *LLAMA, "--attention-backend", "cutlass_mla"], 1,
+        ["removed in 0.5.20", "page size 128", "use trtllm_mla"],
+    ),
+    (
+        ["--gpu", "b200", "python3", "-m", "sglang.launch_server", "--model-path",
+         "deepseek-ai/DeepSeek-V3", "--tp", "8", "--attention-backend", "trtllm_mla"], 0,
+        ["starts"],
+    ),
+    (
+        ["resolve", "--gpu", "b200", "--model-path", "deepseek-ai/DeepSeek-V3", "--tp", "8"], 0,
+        ["attention_backend", "trtllm_mla", "page_size", "64", "overrides.py"],
+    ),
+    (
+        ["resolve", "--gpu", "all", *LLAMA, "--attention-backend", "fa3"], 1,
+        ["h100 .* starts", "b200 .* refuses"],
+    ),
+    (["matrix", "show", "--backend", "trtllm_mha"], 0, ["trtllm_mha"]),
+    (["matrix", "show", "--family", "mla", "--output-format", "markdown"], 0, [r"\| trtllm_mla"]),
+    (["rule"], 0, ["ATT101", "ATT405"]),
+    (["rule", "ATT205"], 0, ["## Use instead", "trtllm-mha-topk", "speculative_hook.py"]),
+    (
+        ["suggest", "--gpu", "b200", *LLAMA, "--kv-cache-dtype", "fp8_e4m3",
+         "--speculative-eagle-topk", "4"], 0,
+        [r"^--attention-backend \S+ \(default\)", "^--attention-backend triton"],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), STORIES)
+def test_the_commands_of_the_readme(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: list[str]
+) -> None:
+    found, out, err = run(capsys, *arguments)
+    assert (found, err) == (code, "")
+    for pattern in says:
+        assert re.search(pattern, out, re.MULTILINE), pattern
+
+
+@pytest.mark.parametrize(
+    ("gpu", "near"), [("h10", "h100"), ("b20", "b200"), ("rtx-509", "rtx5090"), ("nothing", "h100")]
+)
+def test_an_unknown_gpu_is_answered_with_known_ones(
+    capsys: pytest.CaptureFixture[str], gpu: str, near: str
+) -> None:
+    code, out, err = run(capsys, "--gpu", gpu, *LLAMA)
+    assert (code, out) == (2, "")
+    assert f"unknown GPU {gpu!r}" in err
+    assert near in err
+
+
+def test_selection_counts_for_exit_code_and_report(capsys: pytest.CaptureFixture[str]) -> None:
+    launch = ["--gpu", "b200", "--model-path", "deepseek-ai/DeepSeek-V3", "--page-size", "16"]
+
+    def codes(*options: str) -> tuple[int, set[str]]:
+        code, out, _ = run(capsys, *launch, *options, "--output-format", "json")
+        return code, {finding["code"] for finding in json.loads(out)["findings"]}
+
+    _, everything = codes()
+    assert {"ATT302", "ATT305"} <= everything
+    assert codes("--select", "ATT302") == (1, {"ATT302"})
+    assert codes("--select", "page-size-changed") == (1, {"ATT302"})
+    assert codes("--select", "ATT302,ATT305") == (1, {"ATT302", "ATT305"})
+    assert codes("--select", "ATT3", "--ignore", "att302") == (0, {"ATT305"})
+    assert codes("--ignore", "ATT302", "--fail-on", "info")[0] == 1
+    assert codes("--exit-zero") == (0, everything)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--speculative-algorithm", "nextn"],
+        ["--speculative-algorithm", "eagle"],
+        ["--kv-cache-dtype", "auto"],
+    ],
+)
+def test_another_name_of_the_same_is_no_change(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    _, out, _ = run(capsys, *arguments, "--output-format", "json")
-    assert isinstance(json.loads(out), dict)
+    launch = ["--gpu", "b200", "--model-path", "deepseek-ai/DeepSeek-V3.2", "--tp", "8"]
+    code, out, _ = run(capsys, *launch, *arguments, "--output-format", "concise")
+    assert code == 0, out
+    assert "becomes" not in out
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--dllm-algorithm", "LowConfidence"], ["--language-model-only"]],
+)
+def test_an_unknown_model_is_not_refused_for_its_architecture(
+    capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    launch = ["--gpu", "h100", "--model-path", "nobody/knows-this-one", *flags]
+    code, out, _ = run(capsys, *launch, "--output-format", "json")
+    answer = json.loads(out)
+    assert answer["startup"] == "depends"
+    assert code == 0
+    assert not [one for one in answer["findings"] if one["certain"] and one["severity"] == "error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        GOOD,
+        BAD,
+        [*GOOD, "--mem-fraction-static", "nan", "--page-size", "9" * 4000],
+        [*GOOD, "--served-model-name", "\udcff\x00\x1b[31m"],
+    ],
+)
+@pytest.mark.parametrize("command", [[], ["resolve"], ["suggest"]])
+def test_json_is_the_only_thing_on_stdout(
+    capsys: pytest.CaptureFixture[str], command: list[str], arguments: list[str]
+) -> None:
+    _, out, err = run(capsys, *command, *arguments, "--output-format", "json")
+    assert isinstance(strictly(out), dict)
+    assert err == ""
 
 
 def test_concise_has_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,14 +327,20 @@ def test_colour_follows_the_option_and_the_environment() -> None:
     assert b"\x1b[" not in spawn(*BAD).stdout
     assert b"\x1b[" in spawn(*BAD, "--color", "always").stdout
     assert b"\x1b[" in spawn(*BAD, FORCE_COLOR="1").stdout
+    assert b"\x1b[" not in spawn(*BAD, "--color", "never", FORCE_COLOR="1").stdout
+    assert b"\x1b[" in spawn(*BAD, "--color", "always", NO_COLOR="1").stdout
     assert b"\x1b[" not in spawn(*BAD, FORCE_COLOR="1", NO_COLOR="1").stdout
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ('gpus = "h100"', "unknown key 'gpus'; did you mean 'gpu'"),
-        ("gpu = [", "attn-lint.toml"),
+        ("gpu = [", "lint.toml: "),
+        ('gpu = "a"\ngpu = "b"', "lint.toml: "),
+        ("\x00", "lint.toml: "),
+        ("[" * 100_000, "lint.toml: "),
         ("gpu = 1", "takes a string"),
         ('fail-on = "never"', "takes error, warning, info"),
         ('severity = {ATT201 = "bad"}', "severity maps codes"),
@@ -166,12 +348,30 @@ def test_colour_follows_the_option_and_the_environment() -> None:
     ],
 )
 def test_a_wrong_configuration_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, complaint: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, complaint: str, named: bool
 ) -> None:
-    (tmp_path / "attn-lint.toml").write_text(text, encoding="utf-8")
-    code, _, err = run(capsys, *GOOD)
-    assert code == 2
+    path = tmp_path / ("other-lint.toml" if named else "attn-lint.toml")
+    path.write_text(text, encoding="utf-8")
+    code, out, err = run(capsys, *GOOD, *(["--lint-config", str(path)] if named else []))
+    assert (code, out) == (2, "")
     assert complaint in err
+
+
+def test_a_configuration_that_cannot_be_read_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b'gpu = "\xff\xfe"')
+    (tmp_path / "folder.toml").mkdir()
+    names = ["none.toml", "bytes.toml", "folder.toml", "a\x00b", "a\udcffb", "x" * 5000]
+    if os.geteuid():
+        (tmp_path / "closed.toml").write_text("")
+        (tmp_path / "closed.toml").chmod(0)
+        names.append("closed.toml")
+    for name in names:
+        code, out, err = run(capsys, *GOOD, "--lint-config", str(tmp_path / name))
+        assert (code, out) == (2, ""), name
+        assert err.startswith("attn-lint: error: "), err
+        assert err.rstrip("\n").isprintable(), err
 
 
 def test_the_nearest_configuration_counts(
@@ -187,24 +387,62 @@ def test_the_nearest_configuration_counts(
     assert run(capsys, *BAD[2:], "--lint-config", str(tmp_path / "none.toml"))[0] == 2
 
 
-def test_a_closed_pipe_is_no_error() -> None:
-    script = " ".join(f"'{word}'" for word in [*COMMAND, "rule", "--output-format", "json"])
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        ["sh", "-c", f"{script} | head -c 1"],
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rule"],
+        ["rule", "--output-format", "json"],
+        ["matrix", "show", "--output-format", "json"],
+        ["resolve", "--gpu", "all", *LLAMA],
+        ["resolve", "--batch", "many.jsonl"],
+    ],
+)
+def test_a_closed_pipe_is_no_error(tmp_path: Path, arguments: list[str]) -> None:
+    line = json.dumps({"id": 1, "argv": GOOD[2:], "gpu": "h100"}) + "\n"
+    (tmp_path / "many.jsonl").write_text(line * 500, encoding="utf-8")
+    child = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings()
     )
-    assert done.stderr == b""
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.read(1)
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(60) in (0, 1)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(GOOD, 0), (BAD, 1), (["--gpu", "x"], 2), (["resolve", "--batch", "-"], 0)],
+)
+def test_streams_may_be_closed_from_the_start(closed: str, arguments: list[str], code: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, *arguments],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        env=surroundings(),
+    )
+    assert (done.returncode, b"Traceback" in done.stderr) == (code, False), done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_told() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *GOOD], stdout=full, stderr=subprocess.PIPE, check=False, env=surroundings()
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"attn-lint: error: ")
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_any_locale_and_any_bytes(locale: str) -> None:
     done = spawn(*BAD, "--served-model-name", b"\xff\xfe\xc3", "--attention-backend", "é…",
-                 LC_ALL=locale, PYTHONUTF8="0")  # fmt: skip
-    assert done.returncode == 1
-    assert b"Traceback" not in done.stderr
+                 "--quantization", b"\x1b[31m\xff", LC_ALL=locale, PYTHONUTF8="0")  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"\x1b" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -212,18 +450,68 @@ def test_any_locale_and_any_bytes(locale: str) -> None:
     [
         ["--attention-backend"] * 10_000,
         ["--tp", "2"] * 5_000,
-        ["--served-model-name", "x" * 100_000],
-        ["--attention-backend", "x" * 100_000],
-        ["--json-model-override-args", "[" * 50_000],
-        ["--model-path", "../" * 20_000],
+        [*LLAMA, *["stray"] * 10_000],
+        [f"--bogus-{number}" for number in range(10_000)],
+        ["--served-model-name", "x" * 1_000_000],
+        ["--attention-backend", "x" * 1_000_000],
+        ["--quantization", "x" * 1_000_000],
+        ["--tp", "1" * 1_000_000],
+        ["--tp", "9" * 4_000, "--page-size", "9" * 4_000],
+        ["--" + "x" * 1_000_000],
+        [*LLAMA, "x" * 1_000_000],
+        ["--json-model-override-args", "[" * 500_000],
+        ["--json-model-override-args", '{"a":' * 100_000],
+        ["--model-path", "../" * 300_000],
+        ["--model-path", "x" * 1_000_000],
+        ["--config", "x" * 1_000_000],
+        ["python3 -m sglang.launch_server " + "--tp 2 " * 10_000],
     ],
-    ids=["valueless", "repeated", "long", "long-choice", "deep-json", "long-path"],
+    ids=lambda arguments: f"{arguments[0][:28]}-{len(arguments)}",
 )
+@pytest.mark.parametrize("command", [[], ["resolve"]], ids=["judge", "resolve"])
 def test_large_launches_end_with_an_answer(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
+    capsys: pytest.CaptureFixture[str], command: list[str], arguments: list[str]
 ) -> None:
-    code, _, err = run(capsys, "--gpu", "h100", *arguments)
-    assert code in (0, 1), err[:500]
+    start = time.process_time()
+    code, out, err = run(capsys, *command, "--gpu", "h100", *arguments)
+    assert (code in (0, 1), err) == (True, "")
+    # Nothing that was typed is repeated at length.
+    assert max(map(len, out.splitlines())) < 1_000
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("option", ["--gpu", "--cuda", "--sglang", "--matrix", "--batch", "--color",
+                                    "--lint-config", "--select", "--fail-on"])  # fmt: skip
+@pytest.mark.parametrize(
+    "value", ["x" * 1_000_000, "a\x00b", "a\udcffb", "a\x1b[31mb", "a\nb", "a\u202eb"],
+    ids=["long", "nul", "surrogate", "escape", "newline", "bidi"],
+)  # fmt: skip
+def test_odd_values_of_own_options_are_refused(
+    capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    gpu = [] if option == "--gpu" else ["--gpu", "h100"]
+    code, out, err = run(capsys, *gpu, *LLAMA, option, value)
+    assert (code, out) == (2, "")
+    assert err.startswith("attn-lint: error: ")
+    assert all(line.isprintable() for line in err.splitlines()), err
+    assert len(err) < 1_000
+
+
+@pytest.mark.parametrize("value", ["a\x00b", "a\udcffb", "a\x1b[31mb", "a\nb", "a\u202eb", "", " "])
+@pytest.mark.parametrize(
+    "flag",
+    ["--attention-backend", "--model-path", "--page-size", "--config", "--dllm-algorithm",
+     "--speculative-algorithm", "--speculative-draft-model-path", "--quantization",
+     "--json-model-override-args", "--served-model-name", "--kv-cache-dtype", None],
+)  # fmt: skip
+def test_odd_values_of_flags_do_not_act_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], flag: str | None, value: str
+) -> None:
+    typed = [flag, value] if flag else [value]
+    # It prints all that a judgement prints, and the values besides.
+    code, out, err = run(capsys, "resolve", "--gpu", "h100", *LLAMA, *typed)
+    assert (code in (0, 1), err) == (True, "")
+    assert all(line.isprintable() for line in out.splitlines()), out
 
 
 @pytest.mark.parametrize(
@@ -259,11 +547,14 @@ def test_a_broken_matrix_is_named(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert re.search(r"facts\.yaml:\d+:\d+: ", err)
 
 
-def batch(capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]) -> list[object]:
+def batch(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lines: list[bytes]
+) -> list[dict[str, Any]]:
     (tmp_path / "batch.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     code, out, err = run(capsys, "resolve", "--batch", str(tmp_path / "batch.jsonl"))
     assert code == 0, err
-    return [json.loads(line) for line in out.splitlines()]
+    assert err == ""
+    return [strictly(line) for line in out.splitlines()]
 
 
 def test_bad_lines_of_a_batch_do_not_stop_it(
@@ -280,6 +571,11 @@ def test_bad_lines_of_a_batch_do_not_stop_it(
         b'{"id": 1, "argv": [], "gpu": 3}',
         b'{"id": 1, "argv": [], "speed": 3}',
         b'{"id": 1, "argv": [], "env": []}',
+        b'{"id": 1, "argv": [], "env": {"SGLANG_X": null}}',
+        b'{"id": 1, "argv": [], "model": 5}',
+        b'{"id": 1, "argv": [], "cuda": "' + b"9" * 5000 + b'", "gpu": "h100"}',
+        b'{"id": ' + b"1" * 5000 + b', "argv": []}',
+        b'{"id": {"a": NaN}, "argv": 3}',
         b'{"id": 1, "argv": ["vllm", "serve", "x"]}',
         b"\xff\xfe",
         b"[" * 100_000,
@@ -289,8 +585,8 @@ def test_bad_lines_of_a_batch_do_not_stop_it(
         lines += [line, json.dumps({"id": f"good{number}", **good}).encode()]
     answers = batch(capsys, tmp_path, lines)
     assert len(answers) == len(lines)
-    assert all("error" in answer for answer in answers[::2])  # type: ignore[operator]
-    assert [(a["id"], a["startup"]) for a in answers[1::2]] == [  # type: ignore[index]
+    assert all("error" in answer for answer in answers[::2])
+    assert [(a["id"], a["startup"]) for a in answers[1::2]] == [
         (f"good{number}", "starts") for number in range(len(bad))
     ]
 
@@ -300,10 +596,48 @@ def test_a_batch_may_hold_what_no_command_line_can(
 ) -> None:
     argv = ["--model-path", "a\x00b", "--served-model-name", "\ud800", "--tp", "1" * 5000]
     (answer,) = batch(capsys, tmp_path, [json.dumps({"id": "x", "argv": argv}).encode()])
-    assert answer["startup"] == "refuses"  # type: ignore[index]
+    assert answer["startup"] == "refuses"
+
+
+def test_an_id_comes_back_as_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    idents: list[Any] = [1, "x", "\ud800", None, [1, {"a": 2}], 1.5, True]
+    lines = [
+        json.dumps({"id": ident, "argv": GOOD[2:], "gpu": "h100"}).encode() for ident in idents
+    ]
+    assert [answer["id"] for answer in batch(capsys, tmp_path, lines)] == idents
+    # A number that JSON does not have is no id.
+    (answer,) = batch(capsys, tmp_path, [b'{"id": [Infinity], "argv": [], "gpu": "h100"}'])
+    assert answer["id"] is None
+
+
+def test_a_line_that_is_too_long_is_one_bad_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_command, "MAX_LINE", 1_000)
+    good = json.dumps({"id": "good", "argv": GOOD[2:], "gpu": "h100"}).encode()
+    long = json.dumps({"id": "long", "argv": ["x" * 5_000]}).encode()
+    answers = batch(capsys, tmp_path, [good, long, b"", good])
+    assert ["error" in answer for answer in answers] == [False, True, False]
+    assert answers[1]["error"]["line"] == 2
+
+
+def test_a_megabyte_in_a_batch_is_answered(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launches: list[Sequence[str]] = [
+        ["--served-model-name", "x" * 1_000_000],
+        [f"--bogus-{number}" for number in range(5_000)],
+        ["--attention-backend=fa3"] * 10_000,
+    ]
+    lines = [json.dumps({"id": 1, "argv": argv, "gpu": "h100"}).encode() for argv in launches]
+    start = time.process_time()
+    answers = batch(capsys, tmp_path, lines)
+    assert [answer["startup"] for answer in answers] == ["refuses"] * 3
+    assert time.process_time() - start < 10
 
 
 def test_an_empty_batch_gives_nothing() -> None:
-    done = spawn("resolve", "--batch", "-")
-    assert (done.returncode, done.stdout) == (0, b"")
+    for nothing in (b"", b"\n", b" \n\r\n"):
+        done = spawn("resolve", "--batch", "-", stdin=nothing)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert spawn("resolve", "--batch", "/no/such/file").returncode == 2

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from .. import options as o
 from ..findings import SEVERITIES, Finding
 from ..judge import Judgement
-from ..terminal import printable
+from ..terminal import cut, printable
 
 if TYPE_CHECKING:
     from ..commands.common import Request
+
+#: How much of an argument or a file's name is repeated.
+_LONGEST_PLACE = 120
 
 VERDICTS = {
     "starts": "starts",
@@ -165,7 +168,7 @@ def argument_text(finding: Finding, judgement: Judgement) -> str | None:
     if span is None:
         return None
     if span.file is not None:
-        file = printable(span.file)
+        file = cut(printable(span.file), _LONGEST_PLACE)
         return f"{file}:{span.line}" if span.line else file
     argv = judgement.parsed.argv
     if span.argument is None or span.argument >= len(argv):
@@ -177,4 +180,4 @@ def argument_text(finding: Finding, judgement: Judgement) -> str | None:
         if not value.startswith("--"):
             text += f" {value}"
     text = printable(text)
-    return text if len(text) <= 120 else text[:117] + "…"
+    return text if len(text) <= _LONGEST_PLACE else text[: _LONGEST_PLACE - 3] + "…"
