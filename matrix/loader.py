@@ -93,7 +93,7 @@ def _entries(folder: str) -> list[str]:
 
 
 def _version_key(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (0, part) for part in name.split(".")]
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in name.split(".")]
 
 
 def data_folder(engine: str = DEFAULT_ENGINE, release: str = DEFAULT_RELEASE) -> str:

@@ -116,7 +116,9 @@ class Platform(Strict):
     vendor: str
     architecture: str = Field(description="sm90, gfx942, … as people call it")
     capability: tuple[int, int] | None = None
-    cuda: str | None = None
+    cuda: str | None = Field(
+        None, pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$", description="version, such as 12.8"
+    )
     memory_mib: int
     sms: int | None = None
     device_name: str | None = None

@@ -56,6 +56,7 @@ def test_the_small_release_compiles(tmp_path: Path) -> None:
 @example(name="stages/one.yaml", start=0, length=400, text=b"[" * 5000)
 @example(name="facts.yaml", start=0, length=400, text=b"a: &a [*a]")
 @example(name="platforms.yaml", start=0, length=400, text=b"platforms: []")
+@example(name="platforms.yaml", start=110, length=0, text=b":")
 @example(name="pipeline.yaml", start=0, length=400, text=b"? [a]\n: 1")
 @example(name="pipeline.yaml", start=0, length=400, text=b"2001-99-99")
 @example(name="pipeline.yaml", start=0, length=400, text=b"!!python/object:os.system {}")

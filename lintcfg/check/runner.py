@@ -416,8 +416,8 @@ def _is_missing(path: str) -> bool:
 def _numbers(release: str) -> tuple[int, ...]:
     parts = []
     for part in release.split(".")[:3]:
-        digits = "".join(character for character in part if character.isdigit())
-        parts.append(int(digits or 0))
+        digits = "".join(character for character in part if character.isdecimal())
+        parts.append(int(digits[:18] or 0))  # Python refuses to read thousands of digits
     return tuple(parts)
 
 

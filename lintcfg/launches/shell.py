@@ -60,6 +60,14 @@ class State:
 Embedded = Callable[[Source, str], None]
 
 
+def _position(text: str) -> int | None:
+    """Return the number that digits stand for; None for other text and absurdly long numbers.
+
+    Python refuses to read integers of thousands of digits; no list here is that long.
+    """
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
+
+
 def find(
     source: Source,
     commands: Commands,
@@ -727,14 +735,17 @@ class Shell:
         known = state.variables.get(name)
         empty = known is not None and not any(word.text for word in known.words)
         if subscript not in (None, "@", "*"):
-            if subscript.isdigit() and known and known.array and int(subscript) < len(known.words):
-                return _fielded([known.words[int(subscript)]], quoted)
+            index = _position(subscript)
+            if index is not None and known and known.array and index < len(known.words):
+                return _fielded([known.words[index]], quoted)
             return hole
         if not operator:
             return self.value(name, state, hole, quoted, every=every, joined=joined)
         rest = node.start_byte + len(text[: match.end()].encode("utf-8", "replace"))
         if operator in (":-", "-", ":=", "="):
-            if name.isdigit() and state.arguments is not None and int(name) <= len(state.arguments):
+            index = _position(name)
+            given = len(state.arguments) if state.arguments is not None else -1
+            if index is not None and index <= given:
                 return self.value(name, state, hole, quoted)
             if known is not None and not (operator[0] == ":" and empty):
                 return self.value(name, state, hole, quoted, every=every, joined=joined)
@@ -782,10 +793,11 @@ class Shell:
                 return hole
             words = list(state.arguments)
             every, joined = name == "@", name == "*"
-        elif name.isdigit():
-            if state.arguments is None or not 0 < int(name) <= len(state.arguments):
+        elif name.isdecimal():
+            index = _position(name)
+            if state.arguments is None or not index or index > len(state.arguments):
                 return hole
-            words = [state.arguments[int(name) - 1]]
+            words = [state.arguments[index - 1]]
         else:
             known = state.variables.get(name)
             if known is None:

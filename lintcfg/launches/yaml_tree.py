@@ -156,7 +156,7 @@ class _Builder:
         position = len(lines[0].text) + 1 if lines else 0
         text = raw.text
         header = lines[0].text if lines else ""
-        digits = [character for character in header[1:3] if character.isdigit()]
+        digits = [character for character in header[1:3] if character.isdecimal()]
         for line in text[position:].split("\n"):
             if indent is None and line.strip():
                 indent = len(line) - len(line.lstrip(" "))

@@ -31,9 +31,9 @@ def version_tuple(text: Any) -> tuple[int, ...]:
     """Return the leading numbers of a dotted version; an absent version is older than all."""
     numbers: list[int] = []
     for part in str(text or "").split("."):
-        if not part.isdigit():
+        if not part.isdecimal():
             break
-        numbers.append(int(part))
+        numbers.append(int(part[:18]))  # Python refuses to read thousands of digits
     return tuple(numbers)
 
 

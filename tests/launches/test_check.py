@@ -340,3 +340,16 @@ def test_checking_a_file_imports_nothing_heavy(script: Path) -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("position", ["${a[%s]}", "${%s}", "${%s:-16}"])
+def test_a_position_of_thousands_of_digits_hides_no_finding(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, position: str
+) -> None:
+    path = tmp_path / "long.sh"
+    first = f"a=(1 2)\nset -- 1 2\necho {position % ('9' * 5000)}\n"
+    launch = "python3 -m sglang.launch_server --model-path m/x --page-size "
+    path.write_text(f"{first}{launch}{position % ('9' * 5000)}\n{BAD}", encoding="utf-8")
+    code, out, err = run(capsys, "check", "--isolated", "--output-format=concise", str(path))
+    assert code == 1, err
+    assert "fa3" in out
