@@ -72,7 +72,7 @@ class Command:
 
 def is_placeholder(text: str) -> bool:
     """Whether a word only stands for what the reader puts in: `<path>`, `$MODEL`, `MODEL`."""
-    return text.startswith(("<", "$", "{")) or text.isupper()
+    return text.startswith(("<", "$", "{", "[")) or text.isupper()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 from . import reporting
 from .accept import Accepted, sort_out
 from .catalogue import describe
-from .drift.findings import CERTAINTIES, SEVERITIES, Certainty, DriftFinding, Report, Severity
+from .drift.findings import CERTAINTIES, SEVERITIES, DriftFinding, Report, Severity
 from .errors import InputError
+from .facts.model import Certainty
 
 FORMATS = ("text", "concise", "json", "github", "sarif")
 EXIT_CLEAN = 0

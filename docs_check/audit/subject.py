@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..drift.context import RuleInfo
-from ..drift.findings import Certainty, DriftFinding
+from ..drift.findings import DriftFinding
 from ..facts.code import CodeFacts
+from ..facts.model import Certainty
 from ..source.modules import Evidence, Place
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..data import load
 from ..facts.code import CodeFacts
-from ..facts.model import Support
+from ..facts.model import Certainty, Support
 from ..names import Displays
 from ..pages.claims import TableView, read_tables
 from ..pages.page import Block, Line, Page
 from ..pages.tables import Cell
 from ..source.modules import Evidence, Place
-from .findings import Certainty, DriftFinding, PageFix, Severity
+from .findings import DriftFinding, PageFix, Severity
 
 if TYPE_CHECKING:
     from ..facts.diffusion import DiffusionFacts
@@ -109,6 +109,8 @@ class Context:
     @cached_property
     def is_overview(self) -> bool:
         """Whether the page sets out to list what there is."""
+        if self.diffusion is not None:
+            return any(view.name in {"enum", "platforms"} for view in self.tables)
         enough = min(int(load("columns")["overview"]), len(self.facts.registry) // 2 + 1)
         return len(self.mentioned) >= enough
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..facts.model import Certainty
 from ..source.modules import Evidence
 
 Severity = Literal["error", "warning", "info"]
-Certainty = Literal["proved", "partial", "review"]
 
 #: From the gravest to the lightest, and from the surest to the least sure.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

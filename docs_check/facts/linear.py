@@ -167,7 +167,7 @@ def support(
     own = [arm for arm in found if arm.backend == backend]
     if not own:
         return None
-    refusal = next((arm for arm in own if arm.refuses), None)
+    refusal = next((arm for arm in own if arm.refuses and arm.phase in _PHASES[phase]), None)
     if refusal is not None:
         return Support("no", [refusal.place], refusal.refuses)
     kernel = next((arm.kernel for arm in own if arm.kernel is not None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..source.modules import Place
 from ..source.segments import Segment
 from .conditions import Condition
+
+#: How sure a statement is: proved; partial (under a condition); review (a person should look).
+Certainty = Literal["proved", "partial", "review"]
 
 
 @dataclass(slots=True)
@@ -122,4 +125,4 @@ class Support:
     places: list[Place]
     why: str
     condition: str = ""
-    certainty: str = "proved"
+    certainty: Certainty = "proved"

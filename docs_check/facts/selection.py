@@ -43,8 +43,55 @@ class Override:
 def decisions(facts: CodeFacts) -> list[Decision]:
     """Every return of the default selector, in order."""
     segment = selector(facts)
-    if segment is None:
-        return []
+    return _returned(facts, segment) if segment is not None else _inline(facts)
+
+
+def _inline(facts: CodeFacts) -> list[Decision]:
+    """What argument handling sets where the flag was not given, before there was a selector.
+
+    The function with most of it counts; others do so for single models.
+    """
+    flag = facts.scan["backend_flag"]
+    needle = re.compile(rf"\b{flag} is None\b")
+    files = [
+        file
+        for file in facts.tree.candidates(facts.scan["resolution"])
+        if flag.encode() + b" is None" in facts.tree.raw(file)
+    ]
+    best: list[Decision] = []
+    for segment in facts.codebase.functions(files, needle):
+        found = []
+        for event in events(facts.codebase.body(segment)):
+            if event.kind != "assign" or event.value is None:
+                continue
+            if not isinstance(event.target, sx.Attr) or event.target.name != flag:
+                continue
+            for value, extra in _values(event.value):
+                condition = facts.conditions.read(segment, (*event.guards, *extra), event.scope)
+                rest = tuple(term for term in condition if not _not_given(term))
+                if value in facts.names and len(rest) < len(condition):
+                    place = facts.codebase.place(segment, event.statement)
+                    found.append(Decision(value, family_of(condition), rest, place))
+        # What hangs on neither family nor machine is about single models.
+        found = [one for one in found if one.family and not _of_a_model(one.condition)]
+        if len(found) > len(best):
+            best = found
+    return best
+
+
+def _not_given(term: Term | Either) -> bool:
+    """Whether a term says that no backend was chosen."""
+    if not isinstance(term, Term) or term.subject not in {"backend", "pair"}:
+        return False
+    return term.op == "unset" or (term.op == "in" and term.values == (None,))
+
+
+def _of_a_model(condition: Condition) -> bool:
+    """Whether a condition names a model's architecture."""
+    return any(isinstance(term, Term) and term.subject == "architecture" for term in condition)
+
+
+def _returned(facts: CodeFacts, segment: Segment) -> list[Decision]:
     found: list[Decision] = []
     known = {*facts.names, *facts.registry}
     for event in events(facts.codebase.body(segment)):

@@ -58,3 +58,8 @@ def test_places(layout: str) -> None:
 def test_the_release() -> None:
     assert facts(TREES / "chain").version == "7.0.0"
     assert facts(TREES / "modern").version == "9.1.0"
+
+
+def test_a_default_inside_of_argument_handling() -> None:
+    found = [(one.backend, one.family) for one in facts(TREES / "chain").decisions]
+    assert found == [("gamma", "mha"), ("alpha", "mha"), ("beta_mla", "mla")]

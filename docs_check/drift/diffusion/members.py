@@ -67,7 +67,7 @@ def _enum_place(context: Context) -> Place:
 
 def _aliases(context: Context) -> None:
     facts = context.diffusion
-    if facts is None:
+    if facts is None or not context.is_overview:
         return
     block = next(
         (block for block in context.page.prose() if re.search(r"\balias(es)?\b", block.text)), None

@@ -68,7 +68,7 @@ def _order(context: Context, items: list[Block]) -> None:
 def _constraints(context: Context) -> None:
     facts = context.diffusion
     assert facts is not None
-    for effect in facts.constraints:
+    for effect in facts.constraints if context.is_overview else ():
         admitted = next(
             (term.values for term in effect.condition
              if isinstance(term, Term) and term.subject == "backend" and term.op == "not in"

@@ -144,15 +144,28 @@ def _report_never(
             places.append(usual.place)
     told = "; ".join(f"{backend} on {machines.titles(on)}" for backend, on in actual.items())
     everywhere = len(never) == len(where)
+    condition = "" if everywhere else f"on {machines.titles(m for m in where if m not in never)}"
+    if not condition and _set_for_some(context, stated):
+        condition = "for models that get it by themselves"
     context.report(
         INFO, _at(block, stated),
         message=f"{stated} is not the {family.upper()} default on {machines.titles(never)}: {told}",
         claim=f"{family.upper()} models default to {stated}",
-        actual=told, places=places[:3], certainty="proved" if everywhere else "partial",
-        condition="" if everywhere
-        else f"on {machines.titles(m for m in where if m not in never)}",
+        actual=told, places=places[:3], certainty="partial" if condition else "proved",
+        condition=condition,
         subject=f"{stated} elsewhere",
     )  # fmt: skip
+
+
+def _set_for_some(context: Context, backend: str) -> bool:
+    """Whether something else than the selector sets a backend: a model's rules."""
+    flag = context.facts.scan["backend_flag"]
+    return any(one.backend == backend for one in context.facts.overrides) or any(
+        effect.kind == "set"
+        and effect.field == flag
+        and getattr(effect.value, "value", 0) == backend
+        for effect in context.facts.effects
+    )
 
 
 def _at(block: Block, needle: str) -> Spot:
@@ -175,7 +188,7 @@ def _usual(term: Term | Either) -> bool:
         return term.op in {"unset"} or None in term.values
     if term.subject == "topk":
         return term.op in {"<=", "unset", "not in"}
-    plain = re.search(r"flashinfer|no_spec|topk_one", term.name) is not None
+    plain = re.search(r"flashinfer|no_spec|topk_one|default_arch", term.name) is not None
     if term.op in {"true", "false"}:
         return plain is (term.op == "true")
     return term.op in {"not in", "unset"}

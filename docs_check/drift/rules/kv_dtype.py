@@ -133,7 +133,7 @@ def _cell(
             message=f"{shown} is said to have no {label}; the code serves one"
             + (f" {support.condition}" if support.condition else "") + f": {support.why}",
             claim=f"{shown} has no {label}", actual=support.why, places=support.places,
-            certainty=support.certainty if support.value == "yes" else "partial",  # type: ignore[arg-type]
+            certainty=support.certainty if support.value == "yes" else "partial",
             condition=support.condition, fix=fix, subject=backend,
         )  # fmt: skip
 

@@ -16,7 +16,13 @@ INFO = RuleInfo("DOC108", "multimodal", "multimodal", "warning")
 
 
 def check(context: Context) -> None:
-    """Check every multimodal cell."""
+    """Check every multimodal cell, where the page takes it for the vision backend's flag.
+
+    Older pages mean whether multimodal models run, which is another question.
+    """
+    flag = "--" + str(context.facts.scan["vision"]["flag"]).replace("_", "-")
+    if flag not in context.page.text:
+        return
     simple_feature(
         context, INFO, "multimodal", "multimodal attention",
         lambda backend, family: vision(context.facts, backend),

@@ -7,9 +7,14 @@ Example: ❌ for `intel_amx`, whose kernels take the window.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...facts.features import sliding_window
+from ...facts.model import Support
 from ...pages.claims import read_mark
 from ..context import Context, RuleInfo, Spot
+
+Ask = Callable[[str, str | None], Support | None]
 
 INFO = RuleInfo("DOC107", "sliding-window", "sliding-window", "warning")
 
@@ -22,7 +27,7 @@ def check(context: Context) -> None:
     )  # fmt: skip
 
 
-def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, ask: object) -> None:
+def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, ask: Ask) -> None:
     """Compare a column of yes and no with what the code says."""
     for view in context.support_tables():
         for row in view.rows:
@@ -32,7 +37,7 @@ def simple_feature(context: Context, info: RuleInfo, feature: str, label: str, a
             mark = read_mark(cell.text)
             if mark.value not in {"yes", "no"}:
                 continue
-            support = ask(row.target, view.family)  # type: ignore[operator]
+            support = ask(row.target, view.family)
             if support is None or support.value == mark.value:
                 continue
             old, new = ("✅", "❌") if mark.value == "yes" else ("❌", "✅")

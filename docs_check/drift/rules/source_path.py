@@ -26,6 +26,10 @@ def check(context: Context) -> None:
         for line in block.lines:
             for match in _PATH.finditer(_URL.sub(lambda url: " " * len(url[0]), line.text)):
                 path = match[1].rstrip("/.")
+                if path.startswith("sglang/python/"):  # from the repository's own folder on
+                    path = path.removeprefix("sglang/")
+                if path.startswith("python/") and not path.startswith("python/sglang"):
+                    continue
                 if not path.endswith(".py") and "/" not in path.removeprefix("python/sglang/"):
                     continue
                 if not _exists(context, path):

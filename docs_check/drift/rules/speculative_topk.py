@@ -10,7 +10,7 @@ Example: topk > 1 for `fa4`, which holds at page size 1 only.
 from __future__ import annotations
 
 from ...facts import linear
-from ...facts.model import Support
+from ...facts.model import Certainty, Support
 from ...facts.speculation import many_branches, one_branch
 from ...pages.claims import Mark, TableView, read_mark
 from ...pages.tables import Cell
@@ -51,13 +51,13 @@ def _judge(
     if new and mark.value in {"yes", "no"} and not mark.note and support.certainty == "proved":
         fix = context.cell_fix(cell, cell.raw.replace("✅", new).replace("❌", new))
     plain = support.value in {"yes", "no"} and mark.value != "partial"
-    certainty = "proved" if plain else "partial"
+    certainty: Certainty = "proved" if plain else "partial"
     if "SPEC" in support.why or "when a draft" in support.why:
         certainty = "partial"
     context.report(
         INFO, Spot.of(cell),
         message=message, claim=f"{shown}: {what} is “{cell.text}”", actual=support.why,
-        places=support.places, certainty=certainty,  # type: ignore[arg-type]
+        places=support.places, certainty=certainty,
         condition=support.condition, fix=fix if certainty == "proved" else None, subject=backend,
     )  # fmt: skip
 
@@ -97,7 +97,7 @@ def _verify(context: Context, view: TableView) -> None:
             message=f"{row.name.text}: {mechanism.upper()} target verification is “{cell.text}”"
             f" here; in the code {support.why}",
             claim=f"{row.name.text}: target verification is “{cell.text}”", actual=support.why,
-            places=support.places, certainty=support.certainty,  # type: ignore[arg-type]
+            places=support.places, certainty=support.certainty,
             condition=support.condition, subject=backend,
         )  # fmt: skip
 

@@ -17,6 +17,8 @@ _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?![\w-])")
 
 def check(context: Context) -> None:
     """Check flags in prose and cells."""
+    # A page on something else speaks of other programs' flags as well.
+    about = re.compile(context.facts.scan["flags_about"].replace("_", "[_-]"))
     for block in context.page.prose():
         for line in block.lines:
             for match in _FLAG.finditer(line.text):
@@ -24,6 +26,8 @@ def check(context: Context) -> None:
                 if context.flag_exists(name):
                     continue
                 former = former_flag(name)
+                if former is None and not (context.is_overview or about.search(match[1])):
+                    continue
                 told = f": {former}" if former else ""
                 context.report(
                     INFO, Spot(line.number, line.column + match.start()),
