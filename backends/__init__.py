@@ -1,1 +1,4 @@
-"""Runnable attention backends behind one interface, and the probes that verify them."""
+"""Runnable attention backends behind one interface, probes, and verification.
+
+Nothing here imports torch, triton or flashinfer until a backend is created.
+"""

@@ -1,0 +1,280 @@
+"""The base of all backends: public methods by SGLang's names, admission before any kernel.
+
+A subclass declares `capabilities` and implements `_plan`, `_decode`, `_extend` and, where it is
+not an extend, `_verify`. The public methods here check first: what is refused or invalid never
+reaches a subclass, so that no backend can forget to.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+
+from .batch import ForwardBatch
+from .capabilities import Capabilities, Refusal, Request
+from .dtypes import name_of
+from .errors import InvalidInput, Refused
+from .layer import AttentionLayer
+from .runner import ModelRunner
+
+
+class AttentionBackend(ABC):
+    """One way to compute attention over the paged pool of a `ModelRunner`.
+
+    Order of calls, as in SGLang: `init_forward_metadata(batch)` once for a pass, then `forward`
+    for each layer. With CUDA graphs: `init_cuda_graph_state` once; to capture,
+    `init_forward_metadata_out_graph(batch, in_capture=True)`, then inside the capture
+    `init_forward_metadata_in_graph(batch)` and `forward`; to replay, refill the static batch with
+    `ForwardBatch.load_`, `init_forward_metadata_out_graph(batch)`, then replay.
+    """
+
+    capabilities: ClassVar[Capabilities]
+    #: The backend reads `seq_lens_cpu` in decode (SGLang: the same name).
+    needs_cpu_seq_lens: ClassVar[bool] = True
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self.runner = runner
+        self.req_to_token_pool = runner.req_to_token_pool
+        self.token_to_kv_pool = runner.token_to_kv_pool
+        self.page_size = runner.page_size
+        self.device = runner.device
+        self._admitted: tuple[object, ...] = ()
+
+    # What it carries
+
+    def request(
+        self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
+    ) -> Request:
+        """The traits of a call that support hangs on."""
+        spec = batch.spec_info
+        return Request(
+            device=self.device.type,
+            capability=capability_of(self.device),
+            mode=batch.forward_mode.value,
+            family="mla" if layer.is_mla else "mha",
+            dtype=name_of(self.runner.dtype),
+            kv_dtype=self.token_to_kv_pool.kv_cache_dtype,
+            page_size=self.page_size,
+            q_heads=layer.tp_q_head_num,
+            kv_heads=layer.tp_k_head_num,
+            qk_head_dim=layer.head_dim,
+            v_head_dim=layer.v_head_dim,
+            window=layer.sliding_window_size >= 0,
+            sinks=layer.uses_sinks,
+            logit_cap=layer.logit_cap > 0,
+            causal=layer.is_causal,
+            multimodal=batch.kv_limit is not None,
+            tree=spec is not None and spec.tree_mask is not None,
+            draft_tokens=spec.draft_token_num if spec else 0,
+            graph=graph,
+        )
+
+    def refusals(
+        self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
+    ) -> list[Refusal]:
+        """Every reason why this call is not carried."""
+        return self.capabilities.refusals(self.request(batch, layer, graph=graph))
+
+    def validate(self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False) -> None:
+        """Raise Refused with every reason, or InvalidInput, before any kernel runs."""
+        if batch.token_to_kv_pool is not self.token_to_kv_pool:
+            raise InvalidInput(["the batch belongs to another pool than the backend"])
+        if batch.req_to_token_pool is not self.req_to_token_pool:
+            raise InvalidInput(["the batch belongs to another table than the backend"])
+        reasons = self.refusals(batch, layer, graph=graph)
+        if reasons:
+            raise Refused(self.capabilities.name, reasons)
+        batch.recheck()
+
+    # Metadata
+
+    def init_forward_metadata(self, batch: ForwardBatch) -> None:
+        """Prepare an eager pass."""
+        self.init_forward_metadata_out_graph(batch)
+        self.init_forward_metadata_in_graph(batch)
+
+    def init_forward_metadata_out_graph(
+        self, batch: ForwardBatch, in_capture: bool = False
+    ) -> None:
+        """Prepare what can't be recorded; runs before a capture and before each replay."""
+        batch.captured = batch.captured or in_capture
+        for layer in self.runner.layers:
+            self.validate(batch, layer, graph=batch.captured)
+        if not batch.forward_mode.is_idle():
+            self._plan(batch, in_capture=in_capture)
+        self._admitted = (id(batch), batch._seen)
+
+    def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
+        """Prepare on the device, with static shapes; recorded in a capture, replayed with it."""
+        if not batch.forward_mode.is_idle():
+            self._plan_in_graph(batch)
+
+    def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
+        """Allocate the buffers that captured kernels read; sizes in requests and tokens."""
+        if max_bs < 1 or max_num_tokens < max_bs:
+            raise InvalidInput([f"a graph of {max_bs} requests and {max_num_tokens} tokens"])
+
+    def get_cuda_graph_seq_len_fill_value(self) -> int:
+        """Length of the rows that fill up a graph."""
+        return 1
+
+    # Attention
+
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        layer: AttentionLayer,
+        forward_batch: ForwardBatch,
+        save_kv_cache: bool = True,
+        *,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Attention of the batch's new tokens: [tokens, q_heads * v_head_dim].
+
+        `q` is [tokens, q_heads * head_dim] or [tokens, q_heads, head_dim]; `k` and `v` are the
+        new tokens' keys and values alike, stored first if `save_kv_cache`. `sinks` is float32
+        [q_heads]: a logit that takes part in the softmax and brings no value.
+        """
+        if forward_batch.forward_mode.is_idle():
+            return q.new_empty(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
+        if forward_batch.forward_mode.is_decode():
+            return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
+        return self.forward_extend(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
+
+    def forward_decode(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        layer: AttentionLayer,
+        forward_batch: ForwardBatch,
+        save_kv_cache: bool = True,
+        *,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """As `forward`, for a DECODE batch."""
+        query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
+        return self._decode(query, layer, forward_batch, sinks).flatten(1)
+
+    def forward_extend(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        layer: AttentionLayer,
+        forward_batch: ForwardBatch,
+        save_kv_cache: bool = True,
+        *,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """As `forward`, for an EXTEND or TARGET_VERIFY batch."""
+        query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
+        if forward_batch.forward_mode.is_target_verify():
+            return self._verify(query, layer, forward_batch, sinks).flatten(1)
+        return self._extend(query, layer, forward_batch, sinks).flatten(1)
+
+    # What a subclass provides; everything was checked by then
+
+    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:  # noqa: B027
+        """Prepare outside of graphs; `batch` is admitted for every layer and not idle."""
+
+    def _plan_in_graph(self, batch: ForwardBatch) -> None:  # noqa: B027
+        """Prepare on the device; no read-back, no shapes that depend on values."""
+
+    @abstractmethod
+    def _decode(
+        self,
+        q: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Attention of one query a request: [batch, q_heads, v_head_dim] from q of head_dim."""
+
+    @abstractmethod
+    def _extend(
+        self,
+        q: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Attention of ragged queries: [tokens, q_heads, v_head_dim]."""
+
+    def _verify(
+        self,
+        q: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Attention of draft tokens: [batch * draft_token_num, q_heads, v_head_dim]."""
+        raise NotImplementedError
+
+    def _enter(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        save_kv_cache: bool,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Check tensors and admission, store keys and values, give q as [tokens, heads, dim]."""
+        self._check_admitted(batch, layer)
+        n = batch.num_tokens
+        query = self._rows("q", q, n, layer.tp_q_head_num, layer.head_dim)
+        if layer.uses_sinks:
+            if sinks is None:
+                raise InvalidInput(["the layer uses sinks; none were given"])
+            if sinks.dtype is not torch.float32 or sinks.shape != (layer.tp_q_head_num,):
+                raise InvalidInput(
+                    [
+                        f"sinks are {sinks.dtype} {list(sinks.shape)}; they are torch.float32 "
+                        f"[{layer.tp_q_head_num}]"
+                    ]
+                )
+            if sinks.device != self.device:
+                raise InvalidInput([f"sinks are on {sinks.device}, the pool on {self.device}"])
+        elif sinks is not None:
+            raise InvalidInput(["sinks were given to a layer that uses none"])
+        if save_kv_cache:
+            keys = self._rows("k", k, n, layer.tp_k_head_num, layer.head_dim)
+            if layer.is_mla:
+                values = keys[..., : layer.v_head_dim]
+            else:
+                values = self._rows("v", v, n, layer.tp_k_head_num, layer.v_head_dim)
+            self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
+        return query
+
+    def _check_admitted(self, batch: ForwardBatch, layer: AttentionLayer) -> None:
+        if not any(layer is known or layer == known for known in self.runner.layers):
+            raise InvalidInput([f"layer {layer.layer_id} is not one the backend was created for"])
+        if self._admitted != (id(batch), batch._seen) or batch._seen != batch._versions():
+            raise InvalidInput(
+                ["init_forward_metadata was not called for this batch, or it was changed since"]
+            )
+
+    def _rows(self, name: str, x: torch.Tensor, n: int, heads: int, dim: int) -> torch.Tensor:
+        """`x` as [n, heads, dim], or InvalidInput."""
+        if x.shape != (n, heads, dim) and x.shape != (n, heads * dim):
+            raise InvalidInput(
+                [f"{name} is {list(x.shape)}; it is [{n}, {heads}, {dim}] or [{n}, {heads * dim}]"]
+            )
+        if x.dtype is not self.runner.dtype:
+            raise InvalidInput([f"{name} is {x.dtype}; the runner's dtype is {self.runner.dtype}"])
+        if x.device != self.device:
+            raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
+        return x.view(n, heads, dim) if x.is_contiguous() else x.reshape(n, heads, dim)
+
+
+def capability_of(device: torch.device) -> tuple[int, int] | None:
+    """Compute capability of a CUDA device, None elsewhere (ROCm included)."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return None
+    return torch.cuda.get_device_capability(device)

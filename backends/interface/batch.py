@@ -1,0 +1,472 @@
+"""The batch of one forward pass, built and checked on the host.
+
+Constructors take plain lists, check them against the tables' host copy and put tensors on the
+device, so that a checked batch needs no read-back. `recheck` finds tensors that were written to
+after that, by torch's version counters, and only then reads the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .errors import InvalidInput
+from .modes import ForwardMode
+from .pool import KVPool, ReqToTokenPool
+
+
+@dataclass(slots=True)
+class VerifyInput:
+    """What a target-verify pass adds: draft tokens, and who among them sees whom.
+
+    `tree_mask` is bool [batch, draft_token_num, draft_token_num]; row i says which drafts token i
+    sees, itself included. None is a chain: each sees those before it.
+    """
+
+    draft_token_num: int
+    topk: int = 1
+    tree_mask: torch.Tensor | None = None
+
+
+@dataclass(slots=True)
+class ForwardBatch:
+    """One forward pass (SGLang: `ForwardBatch`), for every layer alike.
+
+    `seq_lens` int32 [batch]: in DECODE and EXTEND all tokens with the new ones; in TARGET_VERIFY
+    the prefix without drafts, as in SGLang. `out_cache_loc` int64 [tokens]: slots of the new
+    tokens. `extend_*` are int32 [batch]. `kv_limit` int32 [tokens]: last position that a query of
+    an extend with multimodal blocks sees; None without such blocks.
+    """
+
+    forward_mode: ForwardMode
+    batch_size: int
+    req_pool_indices: torch.Tensor
+    seq_lens: torch.Tensor
+    out_cache_loc: torch.Tensor
+    positions: torch.Tensor
+    req_to_token_pool: ReqToTokenPool
+    token_to_kv_pool: KVPool
+    seq_lens_cpu: torch.Tensor
+    req_pool_indices_cpu: torch.Tensor
+    extend_seq_lens: torch.Tensor | None = None
+    extend_prefix_lens: torch.Tensor | None = None
+    extend_start_loc: torch.Tensor | None = None
+    extend_seq_lens_cpu: list[int] | None = None
+    extend_prefix_lens_cpu: list[int] | None = None
+    spec_info: VerifyInput | None = None
+    mm_spans: Sequence[Sequence[tuple[int, int]]] | None = None
+    kv_limit: torch.Tensor | None = None
+    captured: bool = False  # its tensors are those of a CUDA graph
+    _seen: tuple[int, ...] = field(default=(), repr=False)
+
+    @property
+    def num_tokens(self) -> int:
+        """Queries of the pass, over all requests."""
+        return int(self.out_cache_loc.shape[0])
+
+    @property
+    def seq_lens_sum(self) -> int:
+        return int(self.seq_lens_cpu.sum())
+
+    @property
+    def max_kv_len(self) -> int:
+        """Most keys that one request has in this pass."""
+        if not self.batch_size:
+            return 0
+        return int(self.seq_lens_cpu.max()) + self._drafts
+
+    @property
+    def kv_lens_cpu(self) -> torch.Tensor:
+        """Keys of each request in this pass, drafts included, int32 on the host."""
+        return self.seq_lens_cpu + self._drafts
+
+    @property
+    def query_lens_cpu(self) -> list[int]:
+        """Queries of each request."""
+        if self.forward_mode.is_extend():
+            return list(self.extend_seq_lens_cpu or [])
+        return [self._drafts or 1] * self.batch_size
+
+    @property
+    def _drafts(self) -> int:
+        return self.spec_info.draft_token_num if self.spec_info else 0
+
+    @property
+    def device(self) -> torch.device:
+        return self.seq_lens.device
+
+    # Constructors
+
+    @classmethod
+    def idle(cls, reqs: ReqToTokenPool, kv: KVPool) -> ForwardBatch:
+        """A pass without requests (data parallelism keeps ranks in step with it)."""
+        return _build(ForwardMode.IDLE, reqs, kv, [], [], [])
+
+    @classmethod
+    def decode(
+        cls, reqs: ReqToTokenPool, kv: KVPool, requests: Sequence[int], seq_lens: Sequence[int]
+    ) -> ForwardBatch:
+        """One new token a request; `seq_lens` count it."""
+        return _build(ForwardMode.DECODE, reqs, kv, requests, [n - 1 for n in seq_lens], seq_lens)
+
+    @classmethod
+    def extend(
+        cls,
+        reqs: ReqToTokenPool,
+        kv: KVPool,
+        requests: Sequence[int],
+        prefix_lens: Sequence[int],
+        extend_lens: Sequence[int],
+        mm_spans: Sequence[Sequence[tuple[int, int]]] | None = None,
+    ) -> ForwardBatch:
+        """New tokens after a cached prefix.
+
+        `mm_spans` gives, for each request, blocks `[start, end)` of positions whose tokens see
+        one another both ways (the tokens of one image); a block lies within the new tokens.
+        """
+        if len(prefix_lens) != len(extend_lens):
+            raise InvalidInput(
+                [f"{len(prefix_lens)} prefix lengths and {len(extend_lens)} extend lengths"]
+            )
+        ends = [p + n for p, n in zip(prefix_lens, extend_lens, strict=True)]
+        batch = _build(ForwardMode.EXTEND, reqs, kv, requests, prefix_lens, ends)
+        if mm_spans is not None and any(mm_spans):
+            batch.mm_spans = mm_spans
+            batch.kv_limit = _limits(mm_spans, prefix_lens, ends).to(reqs.device)
+        return batch
+
+    @classmethod
+    def target_verify(
+        cls,
+        reqs: ReqToTokenPool,
+        kv: KVPool,
+        requests: Sequence[int],
+        prefix_lens: Sequence[int],
+        draft_token_num: int,
+        tree_mask: torch.Tensor | None = None,
+        topk: int = 1,
+    ) -> ForwardBatch:
+        """`draft_token_num` draft tokens after each prefix, to be judged by the target model."""
+        problems = []
+        if draft_token_num < 1:
+            raise InvalidInput([f"draft_token_num is {draft_token_num}; it must be positive"])
+        if topk < 1:
+            problems.append(f"topk is {topk}; it must be positive")
+        if topk > 1 and tree_mask is None:
+            problems.append("topk > 1 makes a tree, which needs a tree_mask")
+        if tree_mask is not None:
+            problems += _tree_problems(tree_mask, len(requests), draft_token_num)
+        if problems:
+            raise InvalidInput(problems)
+        ends = [n + draft_token_num for n in prefix_lens]
+        batch = _build(ForwardMode.TARGET_VERIFY, reqs, kv, requests, prefix_lens, ends)
+        mask = None if tree_mask is None else tree_mask.to(reqs.device)
+        batch.spec_info = VerifyInput(draft_token_num, topk, mask)
+        return batch
+
+    # Checks
+
+    def recheck(self) -> None:
+        """Raise InvalidInput if a tensor was changed to something no kernel may see.
+
+        Free of host synchronisation while nothing was written since the last check.
+        """
+        if self._seen == (seen := self._versions()):
+            return
+        problems = _shape_problems(self)
+        if not problems:
+            problems = _device_problems(self)
+        if problems:
+            raise InvalidInput(problems)
+        self._seen = seen
+
+    def _versions(self) -> tuple[int, ...]:
+        tensors = [
+            self.req_pool_indices,
+            self.seq_lens,
+            self.out_cache_loc,
+            self.req_to_token_pool.req_to_token,
+            self.extend_seq_lens,
+            self.extend_prefix_lens,
+            self.extend_start_loc,
+            self.kv_limit,
+            self.spec_info.tree_mask if self.spec_info else None,
+        ]
+        out = [self.batch_size, self._drafts]
+        for tensor in tensors:
+            out += (0, 0) if tensor is None else (id(tensor), tensor._version)
+        return tuple(out)
+
+    def load_(self, other: ForwardBatch) -> int:
+        """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
+
+        `other` may have fewer requests; the rest become padding (request 0, length 1). Returns
+        how many requests are real. No host synchronisation.
+        """
+        problems = []
+        if other.forward_mode is not self.forward_mode:
+            problems.append(
+                f"a {other.forward_mode.value} batch in a {self.forward_mode.value} graph"
+            )
+        if self.forward_mode.is_extend():
+            problems.append("extend batches are not replayed")
+        if other.batch_size > self.batch_size:
+            problems.append(f"{other.batch_size} requests in a graph of {self.batch_size}")
+        if other._drafts != self._drafts:
+            problems.append(f"{other._drafts} draft tokens in a graph of {self._drafts}")
+        mine = self.spec_info.tree_mask if self.spec_info else None
+        theirs = other.spec_info.tree_mask if other.spec_info else None
+        if (mine is None) != (theirs is None):
+            problems.append("a tree mask and a chain don't share a graph")
+        if problems:
+            raise InvalidInput(problems)
+        other.recheck()
+        per = self._drafts or 1
+        n, tokens = other.batch_size, other.batch_size * per
+        fill = 1
+        self.seq_lens[:n].copy_(other.seq_lens, non_blocking=True)
+        self.seq_lens[n:].fill_(fill)
+        self.seq_lens_cpu[:n] = other.seq_lens_cpu
+        self.seq_lens_cpu[n:] = fill
+        self.req_pool_indices[:n].copy_(other.req_pool_indices, non_blocking=True)
+        self.req_pool_indices[n:].fill_(0)
+        self.req_pool_indices_cpu[:n] = other.req_pool_indices_cpu
+        self.req_pool_indices_cpu[n:] = 0
+        self.out_cache_loc[:tokens].copy_(other.out_cache_loc, non_blocking=True)
+        self.out_cache_loc[tokens:].fill_(0)
+        self.positions[:tokens].copy_(other.positions, non_blocking=True)
+        self.positions[tokens:].fill_(0)
+        if mine is not None and theirs is not None:
+            mine[:n].copy_(theirs, non_blocking=True)
+            mine[n:].fill_(True)
+        # The values were checked on the host when `other` was built.
+        self._seen = self._versions()
+        return n
+
+
+def _build(
+    mode: ForwardMode,
+    reqs: ReqToTokenPool,
+    kv: KVPool,
+    requests: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+) -> ForwardBatch:
+    """A checked batch whose new tokens are positions `starts[i]` to `ends[i] - 1`."""
+    problems = _pool_problems(reqs, kv)
+    if not len(requests) == len(starts) == len(ends):
+        problems.append(f"{len(requests)} requests and {len(ends)} lengths")
+    else:
+        problems += _request_problems(mode, reqs, requests, starts, ends)
+    if problems:
+        raise InvalidInput(problems)
+    device = reqs.device
+    host = reqs.host
+    slots = [host[r, s:e] for r, s, e in zip(requests, starts, ends, strict=True)]
+    positions = [torch.arange(s, e) for s, e in zip(starts, ends, strict=True)]
+    verify = mode.is_target_verify()
+    lengths = list(starts) if verify else list(ends)
+    seq_lens = torch.tensor(lengths, dtype=torch.int32)
+    indices = torch.tensor(list(requests), dtype=torch.int64)
+    batch = ForwardBatch(
+        forward_mode=mode,
+        batch_size=len(requests),
+        req_pool_indices=_to(indices, device),
+        seq_lens=_to(seq_lens, device),
+        out_cache_loc=_to(torch.cat(slots).long() if slots else torch.zeros(0).long(), device),
+        positions=_to(torch.cat(positions) if positions else torch.zeros(0).long(), device),
+        req_to_token_pool=reqs,
+        token_to_kv_pool=kv,
+        seq_lens_cpu=seq_lens.clone(),
+        req_pool_indices_cpu=indices.clone(),
+    )
+    if mode.is_extend():
+        counts = [e - s for s, e in zip(starts, ends, strict=True)]
+        count = torch.tensor(counts, dtype=torch.int32)
+        batch.extend_seq_lens_cpu = counts
+        batch.extend_prefix_lens_cpu = list(starts)
+        batch.extend_seq_lens = _to(count, device)
+        batch.extend_prefix_lens = _to(torch.tensor(list(starts), dtype=torch.int32), device)
+        batch.extend_start_loc = _to((count.cumsum(0) - count).to(torch.int32), device)
+    batch._seen = batch._versions()
+    return batch
+
+
+def _to(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy to the device without waiting for it; a copy in any case."""
+    if device.type == "cuda":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device, copy=True)
+
+
+def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
+    problems = []
+    if reqs.page_size != kv.page_size:
+        problems.append(f"page size {reqs.page_size} in the table, {kv.page_size} in the pool")
+    if reqs.num_slots > kv.num_slots:
+        problems.append(f"the table has {reqs.num_slots} slots, the pool {kv.num_slots}")
+    if reqs.device.type != kv.device.type:
+        problems.append(f"the table is on {reqs.device}, the pool on {kv.device}")
+    return problems
+
+
+def _request_problems(
+    mode: ForwardMode,
+    reqs: ReqToTokenPool,
+    requests: Sequence[int],
+    starts: Sequence[int],
+    ends: Sequence[int],
+) -> list[str]:
+    problems = []
+    if len(set(requests)) != len(requests):
+        problems.append("a request is in the batch twice")
+    for request, start, end in zip(requests, starts, ends, strict=True):
+        if not 1 <= request <= reqs.size:
+            problems.append(f"request {request} is not in 1..{reqs.size}")
+        elif start < 0:
+            what = "length" if mode.is_decode() else "prefix"
+            problems.append(
+                f"request {request} has {what} {start + (1 if mode.is_decode() else 0)}"
+            )
+        elif end <= start:
+            problems.append(f"request {request} has no new token")
+        elif end > reqs.max_context_len:
+            problems.append(
+                f"request {request} has {end} tokens, beyond a context of {reqs.max_context_len}"
+            )
+        elif int(reqs.host[request, :end].min()) < 0:
+            token = int((reqs.host[request, :end] < 0).nonzero()[0])
+            problems.append(f"request {request} has no slot for token {token}")
+    return problems
+
+
+def _limits(
+    mm_spans: Sequence[Sequence[tuple[int, int]]], starts: Sequence[int], ends: Sequence[int]
+) -> torch.Tensor:
+    if len(mm_spans) != len(starts):
+        raise InvalidInput([f"multimodal blocks for {len(mm_spans)} of {len(starts)} requests"])
+    problems, parts = [], []
+    for i, (spans, start, end) in enumerate(zip(mm_spans, starts, ends, strict=True)):
+        limit = torch.arange(start, end, dtype=torch.int32)
+        last = start
+        for low, high in sorted(spans):
+            if not (last <= low < high <= end):
+                problems.append(
+                    f"block {low}..{high} of row {i} is empty, overlaps another, or is not within "
+                    f"the new tokens {start}..{end}"
+                )
+                break
+            limit[low - start : high - start] = high - 1
+            last = high
+        parts.append(limit)
+    if problems:
+        raise InvalidInput(problems)
+    return torch.cat(parts)
+
+
+def _tree_problems(mask: torch.Tensor, batch: int, drafts: int) -> list[str]:
+    want = (batch, drafts, drafts)
+    if mask.dtype is not torch.bool or tuple(mask.shape) != want:
+        return [f"tree_mask is {mask.dtype} {list(mask.shape)}; it is torch.bool {list(want)}"]
+    host = mask.cpu()
+    problems = []
+    if not bool(host.diagonal(dim1=1, dim2=2).all()):
+        problems.append("tree_mask hides a draft token from itself")
+    if bool(host.triu(1).any()):
+        problems.append("tree_mask shows a draft token one that comes after it")
+    return problems
+
+
+def _shape_problems(batch: ForwardBatch) -> list[str]:
+    bs = batch.batch_size
+    wanted: list[tuple[str, torch.Tensor | None, torch.dtype, int]] = [
+        ("req_pool_indices", batch.req_pool_indices, torch.int64, bs),
+        ("seq_lens", batch.seq_lens, torch.int32, bs),
+    ]
+    if batch.forward_mode.is_extend():
+        wanted += [
+            ("extend_seq_lens", batch.extend_seq_lens, torch.int32, bs),
+            ("extend_prefix_lens", batch.extend_prefix_lens, torch.int32, bs),
+            ("extend_start_loc", batch.extend_start_loc, torch.int32, bs),
+        ]
+    wanted.append(("out_cache_loc", batch.out_cache_loc, torch.int64, sum(batch.query_lens_cpu)))
+    if batch.kv_limit is not None:
+        wanted.append(("kv_limit", batch.kv_limit, torch.int32, sum(batch.query_lens_cpu)))
+    table = batch.req_to_token_pool.req_to_token
+    problems = []
+    for name, tensor, dtype, length in wanted:
+        if tensor is None:
+            problems.append(f"{name} is missing")
+            continue
+        if tensor.dtype is not dtype or tensor.shape != (length,):
+            problems.append(
+                f"{name} is {tensor.dtype} {list(tensor.shape)}; it is {dtype} [{length}]"
+            )
+        if tensor.device != table.device:
+            problems.append(f"{name} is on {tensor.device}, the table on {table.device}")
+    spec = batch.spec_info
+    if spec is not None and spec.tree_mask is not None:
+        problems += _tree_problems(spec.tree_mask, bs, spec.draft_token_num)
+    return problems
+
+
+def _device_problems(batch: ForwardBatch) -> list[str]:
+    """Read the device back and check every value that becomes an address."""
+    reqs = batch.req_to_token_pool
+    table = reqs.req_to_token.cpu()
+    indices = batch.req_pool_indices.cpu()
+    lens = batch.seq_lens.cpu()
+    problems = []
+    if bool(((indices < 0) | (indices > reqs.size)).any()):
+        problems.append(f"req_pool_indices has values outside 0..{reqs.size}")
+    if not torch.equal(lens, batch.seq_lens_cpu):
+        problems.append("seq_lens and seq_lens_cpu differ")
+    kv_lens = lens + batch._drafts
+    low = 0 if batch.forward_mode.is_target_verify() else 1
+    if bool((lens < low).any()):
+        problems.append(f"seq_lens has values below {low}")
+    if bool((kv_lens > reqs.max_context_len).any()):
+        problems.append(f"seq_lens goes beyond a context of {reqs.max_context_len}")
+    loc = batch.out_cache_loc.cpu()
+    if bool(((loc < 0) | (loc >= reqs.num_slots)).any()):
+        problems.append(f"out_cache_loc has slots outside the pool of {reqs.num_slots}")
+    if batch.forward_mode.is_extend():
+        problems += _extend_problems(batch, lens)
+    if problems:
+        return problems
+    for row, (request, length) in enumerate(zip(indices.tolist(), kv_lens.tolist(), strict=True)):
+        slots = table[request, :length].long()
+        if bool(((slots < 0) | (slots >= reqs.num_slots)).any()):
+            problems.append(f"row {row} (request {request}) has slots outside the pool")
+            continue
+        position = torch.arange(length)
+        base = slots[position // reqs.page_size * reqs.page_size]
+        if bool((slots != base + position % reqs.page_size).any()) or bool(
+            (base % reqs.page_size != 0).any()
+        ):
+            problems.append(f"row {row} (request {request}) has tokens outside whole pages")
+    return problems
+
+
+def _extend_problems(batch: ForwardBatch, lens: torch.Tensor) -> list[str]:
+    assert batch.extend_seq_lens is not None
+    assert batch.extend_prefix_lens is not None
+    assert batch.extend_start_loc is not None
+    count, prefix = batch.extend_seq_lens.cpu(), batch.extend_prefix_lens.cpu()
+    problems = []
+    if count.tolist() != batch.extend_seq_lens_cpu:
+        problems.append("extend_seq_lens and extend_seq_lens_cpu differ")
+    if prefix.tolist() != batch.extend_prefix_lens_cpu:
+        problems.append("extend_prefix_lens and extend_prefix_lens_cpu differ")
+    if not torch.equal(prefix + count, lens):
+        problems.append("prefix and extend lengths don't add up to seq_lens")
+    if not torch.equal(batch.extend_start_loc.cpu(), (count.cumsum(0) - count).to(torch.int32)):
+        problems.append("extend_start_loc is not the running sum of extend_seq_lens")
+    if batch.kv_limit is not None:
+        limit = batch.kv_limit.cpu()
+        last = torch.repeat_interleave(lens - 1, count.long())
+        if bool(((limit < 0) | (limit > last)).any()):
+            problems.append("kv_limit goes beyond the tokens of its request")
+    return problems

@@ -1,0 +1,84 @@
+"""The attention layer as a backend sees it: heads, dimensions and options, without weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InvalidInput
+from .modes import AttentionType
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLayer:
+    """One attention layer of one tensor-parallel rank (SGLang: `RadixAttention`).
+
+    `head_dim` is that of queries and keys. In an MLA layer (`kv_lora_rank` given) there is one
+    key head of `kv_lora_rank + rope` dimensions, and the value is its first `kv_lora_rank`.
+    `sliding_window_size` is FlashInfer's `window_left`: a key is visible when it is at most that
+    many tokens before the query; -1 is no window. `logit_cap` 0 is none; otherwise scores become
+    `cap * tanh(score / cap)`. `k_scale` and `v_scale` are what stored values are multiplied by.
+    """
+
+    layer_id: int
+    tp_q_head_num: int
+    tp_k_head_num: int
+    head_dim: int
+    v_head_dim: int
+    scaling: float
+    logit_cap: float = 0.0
+    sliding_window_size: int = -1
+    attn_type: AttentionType = AttentionType.DECODER
+    uses_sinks: bool = False
+    kv_lora_rank: int | None = None
+    k_scale: float = 1.0
+    v_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} is {value}; it must be positive"
+            for name in ("tp_q_head_num", "tp_k_head_num", "head_dim", "v_head_dim")
+            if (value := getattr(self, name)) < 1
+        ]
+        if not problems and self.tp_q_head_num % self.tp_k_head_num:
+            problems.append(
+                f"{self.tp_q_head_num} query heads are no multiple of {self.tp_k_head_num} key heads"
+            )
+        problems += [
+            f"{name} is {value}; it must be a positive number"
+            for name in ("scaling", "k_scale", "v_scale")
+            if not (value := getattr(self, name)) > 0
+        ]
+        if self.layer_id < 0:
+            problems.append(f"layer_id is {self.layer_id}; layers count from 0")
+        if not self.logit_cap >= 0:
+            problems.append(f"logit_cap is {self.logit_cap}; it is 0 (none) or positive")
+        if self.sliding_window_size < -1:
+            problems.append(
+                f"sliding_window_size is {self.sliding_window_size}; it is -1 (none), 0 or more"
+            )
+        if self.kv_lora_rank is not None:
+            if self.tp_k_head_num != 1:
+                problems.append(f"an MLA layer has one key head, not {self.tp_k_head_num}")
+            if not 0 < self.kv_lora_rank == self.v_head_dim <= self.head_dim:
+                problems.append(
+                    f"an MLA layer has v_head_dim = kv_lora_rank <= head_dim, not "
+                    f"{self.v_head_dim}, {self.kv_lora_rank}, {self.head_dim}"
+                )
+        if problems:
+            raise InvalidInput(problems)
+
+    @property
+    def is_mla(self) -> bool:
+        return self.kv_lora_rank is not None
+
+    @property
+    def qk_head_dim(self) -> int:
+        return self.head_dim
+
+    @property
+    def tp_v_head_num(self) -> int:
+        return self.tp_k_head_num
+
+    @property
+    def is_causal(self) -> bool:
+        return self.attn_type is AttentionType.DECODER

@@ -1,0 +1,58 @@
+"""What a backend is created for: layers, pools and device (SGLang: `ModelRunner`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from .errors import InvalidInput
+from .layer import AttentionLayer
+from .pool import KVPool, ReqToTokenPool
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRunner:
+    """The surroundings of a backend.
+
+    `layers` are all layers that the backend will be called for: library wrappers plan for each
+    kind of layer before any runs. `dtype` is that of queries and outputs.
+    """
+
+    layers: Sequence[AttentionLayer]
+    req_to_token_pool: ReqToTokenPool
+    token_to_kv_pool: KVPool
+    dtype: torch.dtype = torch.bfloat16
+    speculative_attention_mode: Literal["prefill", "decode"] = "prefill"
+
+    def __post_init__(self) -> None:
+        pool = self.token_to_kv_pool
+        problems = [
+            f"layer {layer.layer_id} is beyond the pool's {pool.layer_num} layers"
+            for layer in self.layers
+            if layer.layer_id >= pool.layer_num
+        ]
+        problems += [
+            f"layer {layer.layer_id} is {'MLA' if layer.is_mla else 'MHA'}, the pool is not"
+            for layer in self.layers
+            if layer.is_mla != (pool.family == "mla")
+        ]
+        if not self.layers:
+            problems.append("there are no layers")
+        if self.speculative_attention_mode not in ("prefill", "decode"):
+            problems.append(
+                f"speculative_attention_mode is {self.speculative_attention_mode!r}; "
+                "it is prefill or decode"
+            )
+        if problems:
+            raise InvalidInput(problems)
+
+    @property
+    def device(self) -> torch.device:
+        return self.token_to_kv_pool.device
+
+    @property
+    def page_size(self) -> int:
+        return self.token_to_kv_pool.page_size

@@ -1,0 +1,254 @@
+"""Random inputs for one request of support: tables, pool, batch, tensors, all from a seed.
+
+Pages are shuffled over the pool and never contiguous; every slot that no token of the batch has,
+the page of padding included, holds NaN, so that a kernel that reads beyond a length is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..interface.batch import ForwardBatch
+from ..interface.capabilities import Request
+from ..interface.dtypes import TORCH
+from ..interface.layer import AttentionLayer
+from ..interface.modes import AttentionType
+from ..interface.pool import KVPool, MHATokenToKVPool, MLATokenToKVPool, ReqToTokenPool
+from ..interface.runner import ModelRunner
+
+
+@dataclass(slots=True)
+class Scenario:
+    """Everything that one forward pass needs, and the generator that drew it."""
+
+    request: Request
+    runner: ModelRunner
+    layer: AttentionLayer
+    batch: ForwardBatch
+    q: torch.Tensor  # [tokens, q_heads, head_dim]
+    k: torch.Tensor  # [tokens, kv_heads, head_dim]: of the new tokens
+    v: torch.Tensor  # [tokens, kv_heads, v_head_dim]
+    sinks: torch.Tensor | None
+    generator: torch.Generator
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Cached prefix and new tokens of each request; a decode has one new token."""
+
+    prefix: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def lengths_for(request: Request, generator: torch.Generator, *, longest: int) -> Lengths:
+    """Ragged lengths: 1, both sides of a page boundary, and random ones up to `longest`."""
+    page = request.page_size
+    special = [0, page - 1, page, page + 1, 2 * page - 1]
+    prefix = [n for n in special if n <= longest]
+    prefix += [int(n) for n in torch.randint(1, longest + 1, (3,), generator=generator)]
+    if request.mode == "decode":
+        new = [1] * len(prefix)
+    elif request.mode == "target_verify":
+        new = [request.draft_tokens] * len(prefix)
+    else:
+        most = max(2, min(longest, 2 * page + 3))
+        new = [1] + [
+            int(n) for n in torch.randint(1, most, (len(prefix) - 1,), generator=generator)
+        ]
+        if request.multimodal:
+            new = [max(n, 6) for n in new]
+    return Lengths(tuple(prefix), tuple(new))
+
+
+def layer_for(request: Request, *, window: int = 37, layer_id: int = 0) -> AttentionLayer:
+    """The layer that a request describes."""
+    return AttentionLayer(
+        layer_id=layer_id,
+        tp_q_head_num=request.q_heads,
+        tp_k_head_num=request.kv_heads,
+        head_dim=request.qk_head_dim,
+        v_head_dim=request.v_head_dim,
+        # MLA scales by the width before absorption (128 + 64 in DeepSeek).
+        scaling=(192 if request.family == "mla" else request.qk_head_dim) ** -0.5,
+        logit_cap=5.0 if request.logit_cap else 0.0,
+        sliding_window_size=window if request.window else -1,
+        attn_type=AttentionType.DECODER if request.causal else AttentionType.ENCODER_ONLY,
+        uses_sinks=request.sinks,
+        kv_lora_rank=request.v_head_dim if request.family == "mla" else None,
+        # A scale other than 1 shows a kernel that forgets it.
+        k_scale=0.5 if request.kv_dtype.startswith("fp") else 1.0,
+        v_scale=0.75 if request.kv_dtype.startswith("fp") and request.family == "mha" else 1.0,
+    )
+
+
+def draw(
+    request: Request,
+    seed: int,
+    *,
+    lengths: Lengths | None = None,
+    longest: int = 200,
+    window: int = 37,
+    spare: float = 1.3,
+) -> Scenario:
+    """Draw a scenario. The same request and seed give the same scenario on every machine.
+
+    `longest` bounds prefixes in tokens; `spare` is how much larger the pool is than needed.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    lengths = lengths or lengths_for(request, generator, longest=longest)
+    layer = layer_for(request, window=window)
+    totals = [p + n for p, n in zip(lengths.prefix, lengths.new, strict=True)]
+    page = request.page_size
+    pages = [-(-n // page) for n in totals]
+    num_pages = int(sum(pages) * spare) + 3
+    reqs = ReqToTokenPool(
+        len(totals) + 2,
+        max([*totals, 1]) + page,
+        page_size=page,
+        num_pages=num_pages,
+        device=request.device,
+    )
+    pool = pool_for(request, num_pages)
+    order = torch.randperm(num_pages - 1, generator=generator) + 1
+    ids = torch.randperm(len(totals) + 2, generator=generator)[: len(totals)] + 1
+    first = 0
+    for request_id, total, count in zip(ids.tolist(), totals, pages, strict=True):
+        mine = order[first : first + count]
+        slots = (mine[:, None] * page + torch.arange(page)).flatten()[:total]
+        reqs.write(request_id, slots)
+        first += count
+    batch = _batch(request, reqs, pool, ids.tolist(), lengths, generator)
+    runner = ModelRunner([layer], reqs, pool, TORCH[request.dtype])
+    scenario = Scenario(
+        request,
+        runner,
+        layer,
+        batch,
+        *_tensors(request, runner, batch.num_tokens, generator),
+        _normal((request.q_heads,), generator).to(request.device) if request.sinks else None,
+        generator,
+    )
+    fill(scenario)
+    return scenario
+
+
+def pool_for(request: Request, num_pages: int, layer_num: int = 1) -> KVPool:
+    """An empty pool for a request."""
+    if request.family == "mla":
+        return MLATokenToKVPool(
+            num_pages=num_pages,
+            page_size=request.page_size,
+            kv_cache_dtype=request.kv_dtype,
+            kv_lora_rank=request.v_head_dim,
+            qk_rope_head_dim=request.qk_head_dim - request.v_head_dim,
+            layer_num=layer_num,
+            device=request.device,
+        )
+    return MHATokenToKVPool(
+        num_pages=num_pages,
+        page_size=request.page_size,
+        kv_cache_dtype=request.kv_dtype,
+        head_num=request.kv_heads,
+        head_dim=request.qk_head_dim,
+        v_head_dim=request.v_head_dim,
+        layer_num=layer_num,
+        device=request.device,
+    )
+
+
+def fill(scenario: Scenario) -> None:
+    """Poison the whole pool, then store random keys and values of the cached prefixes.
+
+    New tokens stay poisoned: storing them is the forward pass's own work.
+    """
+    pool, batch = scenario.runner.token_to_kv_pool, scenario.batch
+    pool.poison(torch.arange(pool.num_slots, device=pool.device))
+    host = batch.req_to_token_pool.host
+    request = scenario.request
+    for row, new in enumerate(batch.query_lens_cpu):
+        prefix = int(batch.kv_lens_cpu[row]) - new
+        slots = host[int(batch.req_pool_indices_cpu[row]), :prefix].long().to(pool.device)
+        _, k, v = _tensors(request, scenario.runner, prefix, scenario.generator)
+        pool.set_kv_buffer(scenario.layer, slots, k, v)
+
+
+def changed(scenario: Scenario, lengths: Lengths) -> ForwardBatch:
+    """Another batch over the same requests and pages, with other lengths, none longer."""
+    ids = scenario.batch.req_pool_indices_cpu.tolist()[: len(lengths.new)]
+    batch = scenario.batch
+    return _batch(
+        replace(scenario.request),
+        batch.req_to_token_pool,
+        batch.token_to_kv_pool,
+        ids,
+        lengths,
+        scenario.generator,
+    )
+
+
+def _batch(
+    request: Request,
+    reqs: ReqToTokenPool,
+    pool: KVPool,
+    ids: list[int],
+    lengths: Lengths,
+    generator: torch.Generator,
+) -> ForwardBatch:
+    if request.mode == "idle":
+        return ForwardBatch.idle(reqs, pool)
+    if request.mode == "decode":
+        return ForwardBatch.decode(reqs, pool, ids, [n + 1 for n in lengths.prefix])
+    if request.mode == "target_verify":
+        mask = random_trees(len(ids), request.draft_tokens, generator) if request.tree else None
+        return ForwardBatch.target_verify(
+            reqs,
+            pool,
+            ids,
+            lengths.prefix,
+            request.draft_tokens,
+            mask,
+            topk=4 if request.tree else 1,
+        )
+    spans = None
+    if request.multimodal:
+        spans = [_spans(p, n, generator) for p, n in zip(lengths.prefix, lengths.new, strict=True)]
+    return ForwardBatch.extend(reqs, pool, ids, lengths.prefix, lengths.new, spans)
+
+
+def _spans(prefix: int, new: int, generator: torch.Generator) -> Sequence[tuple[int, int]]:
+    """One block of at least two tokens somewhere in the new ones."""
+    low = int(torch.randint(0, new - 1, (1,), generator=generator))
+    high = int(torch.randint(low + 2, new + 1, (1,), generator=generator))
+    return [(prefix + low, prefix + high)]
+
+
+def random_trees(batch: int, drafts: int, generator: torch.Generator) -> torch.Tensor:
+    """Masks of random trees, bool [batch, drafts, drafts]: a token sees its ancestors and itself."""
+    mask = torch.zeros(batch, drafts, drafts, dtype=torch.bool)
+    for row in range(batch):
+        for i in range(drafts):
+            if i:
+                parent = int(torch.randint(0, i, (1,), generator=generator))
+                mask[row, i] = mask[row, parent]
+            mask[row, i, i] = True
+    return mask
+
+
+def _tensors(
+    request: Request, runner: ModelRunner, tokens: int, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def make(heads: int, dim: int) -> torch.Tensor:
+        return _normal((tokens, heads, dim), generator).to(runner.dtype).to(runner.device)
+
+    return (
+        make(request.q_heads, request.qk_head_dim),
+        make(request.kv_heads, request.qk_head_dim),
+        make(request.kv_heads, request.v_head_dim),
+    )
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator)
