@@ -207,9 +207,7 @@ class ForwardBatch:
         """
         problems = []
         if other.forward_mode is not self.forward_mode:
-            problems.append(
-                f"a {other.forward_mode.value} batch in a {self.forward_mode.value} graph"
-            )
+            problems.append(f"a {other.forward_mode} batch in a {self.forward_mode} graph")
         if self.forward_mode.is_extend():
             problems.append("extend batches are not replayed")
         if other.batch_size > self.batch_size:
@@ -326,10 +324,8 @@ def _request_problems(
         if not 1 <= request <= reqs.size:
             problems.append(f"request {request} is not in 1..{reqs.size}")
         elif start < 0:
-            what = "length" if mode.is_decode() else "prefix"
-            problems.append(
-                f"request {request} has {what} {start + (1 if mode.is_decode() else 0)}"
-            )
+            what = f"length {end}" if mode.is_decode() else f"prefix {start}"
+            problems.append(f"request {request} has {what}")
         elif end <= start:
             problems.append(f"request {request} has no new token")
         elif end > reqs.max_context_len:

@@ -18,7 +18,7 @@ _E4M3_LARGEST = 448.0
 
 
 def quantize(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Values [..., D], D a multiple of 16, as (packed uint8 [..., D/2], e4m3 scales [..., D/16])."""
+    """Values [..., D] as (packed uint8 [..., D/2], e4m3 scales [..., D/16]); D is 16, 32, …"""
     blocks = (x.float() / scale).unflatten(-1, (-1, FP4_BLOCK))
     block_scale = (blocks.abs().amax(-1, keepdim=True) / _LARGEST).clamp(max=_E4M3_LARGEST)
     stored = block_scale.to(torch.float8_e4m3fn)

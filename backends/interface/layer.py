@@ -41,7 +41,8 @@ class AttentionLayer:
         ]
         if not problems and self.tp_q_head_num % self.tp_k_head_num:
             problems.append(
-                f"{self.tp_q_head_num} query heads are no multiple of {self.tp_k_head_num} key heads"
+                f"{self.tp_q_head_num} query heads are no multiple of "
+                f"{self.tp_k_head_num} key heads"
             )
         problems += [
             f"{name} is {value}; it must be a positive number"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class ForwardMode(str, Enum):
+class ForwardMode(StrEnum):
     """What a forward pass does with the batch."""
 
     EXTEND = "extend"
@@ -29,7 +29,7 @@ class ForwardMode(str, Enum):
         return self in (ForwardMode.DECODE, ForwardMode.IDLE)
 
 
-class AttentionType(str, Enum):
+class AttentionType(StrEnum):
     """Which keys a query may see, before windows and masks."""
 
     DECODER = "decoder"

@@ -226,7 +226,7 @@ def _spans(prefix: int, new: int, generator: torch.Generator) -> Sequence[tuple[
 
 
 def random_trees(batch: int, drafts: int, generator: torch.Generator) -> torch.Tensor:
-    """Masks of random trees, bool [batch, drafts, drafts]: a token sees its ancestors and itself."""
+    """Masks of random trees, bool [batch, drafts, drafts]: a token sees itself and ancestors."""
     mask = torch.zeros(batch, drafts, drafts, dtype=torch.bool)
     for row in range(batch):
         for i in range(drafts):
