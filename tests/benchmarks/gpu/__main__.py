@@ -1,0 +1,181 @@
+"""Measure, print the table, and keep the figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import importlib.metadata
+import json
+import platform
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from attn_lint.backends import bundled  # noqa: F401  # registers
+from attn_lint.backends.interface.base import AttentionBackend, capability_of
+from attn_lint.backends.interface.capabilities import Request
+from attn_lint.backends.interface.errors import BackendError
+from attn_lint.backends.registry import CAPABILITIES, create_backend, missing_packages
+
+from . import bare, ceilings
+from .timing import graph_of, medians
+from .workload import Workload, make
+
+MHA = Request(device="cuda", page_size=16)
+MLA = Request(
+    device="cuda", family="mla", page_size=64, q_heads=128, kv_heads=1,
+    qk_head_dim=576, v_head_dim=512,
+)  # fmt: skip
+DECODE = ((1, 1024), (1, 8192), (1, 32768), (16, 1024), (16, 8192), (16, 32768),
+          (64, 1024), (64, 8192), (64, 32768))  # fmt: skip
+EXTEND = ((4, 4096), (1, 16384))
+MLA_DECODE = ((16, 8192), (64, 8192))
+
+
+def workloads(which: str) -> Iterator[tuple[str, Request, int, int]]:
+    """(name, request, batch size, context) of each workload."""
+    from dataclasses import replace
+
+    for kind, base, shapes in (
+        ("decode", replace(MHA, mode="decode"), DECODE),
+        ("decode_fp8", replace(MHA, mode="decode", kv_dtype="fp8_e4m3"), ((64, 8192),)),
+        ("extend", replace(MHA, mode="extend"), EXTEND),
+        ("mla_decode", replace(MLA, mode="decode"), MLA_DECODE),
+    ):
+        if which in ("all", kind):
+            for size, context in shapes:
+                yield kind, base, size, context
+
+
+def adapter(name: str, work: Workload) -> tuple[AttentionBackend, Callable[[], object]]:
+    """A backend with its pass prepared, and a call of its forward; sync-free where it must be."""
+    backend = create_backend(name, work.runner)
+    backend.init_cuda_graph_state(work.batch.batch_size, work.batch.num_tokens)
+    backend.init_forward_metadata_out_graph(work.batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(work.batch)
+    if work.request.mode == "decode":
+        sync_free(backend, work)
+
+    def call() -> object:
+        return backend.forward(work.q, work.k, work.v, work.layer, work.batch, save_kv_cache=False)
+
+    return backend, call
+
+
+def sync_free(backend: AttentionBackend, work: Workload) -> None:
+    """Raise if preparing a decode waits for the device."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        backend.init_forward_metadata_out_graph(work.batch)
+        backend.init_forward_metadata_in_graph(work.batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def measure(names: list[str], which: str) -> list[dict[str, Any]]:
+    """Milliseconds and rates of each backend and bare call on each workload."""
+    rows: list[dict[str, Any]] = []
+    for kind, request, size, context in workloads(which):
+        work = make(request, size, context)
+        runs: dict[str, Callable[[], object]] = {}
+        kept: list[object] = []  # wrappers own the buffers that graphs read
+        notes: dict[str, str] = {}
+        for name in names:
+            try:
+                backend, call = adapter(name, work)
+                graph = graph_of(call)
+                kept += [backend, graph]
+                runs[name] = graph.replay
+                other = bare.calls_for(name, work)
+                if other is not None:
+                    graph = graph_of(other)
+                    kept += [other, graph]
+                    runs[f"{name} bare"] = graph.replay
+            except BackendError as error:
+                notes[name] = f"refused: {error}"
+            except Exception as error:
+                notes[name] = f"failed: {type(error).__name__}: {error}"
+                traceback.print_exc()
+        ms = medians(runs) if runs else {}
+        for name, value in ms.items():
+            row: dict[str, Any] = {
+                "workload": kind, "batch": size, "context": context,
+                "backend": name, "us": value * 1e3,
+                "kv_gb_s": work.kv_bytes / value / 1e6,
+                "tflop_s": work.flops / value / 1e9,
+            }  # fmt: skip
+            if (other_ms := ms.get(f"{name} bare")) is not None:
+                row["times_bare"] = value / other_ms
+            if (fa2 := ms.get("flashinfer bare")) is not None:
+                row["times_fa2"] = value / fa2
+            rows.append(row)
+            print(describe(row), flush=True)
+        for name, note in notes.items():
+            rows.append({"workload": kind, "batch": size, "context": context,
+                         "backend": name, "note": note})  # fmt: skip
+            print(f"{kind:10} {size:3} x {context:<6} {name:18} {note[:200]}", flush=True)
+        del work, runs, kept
+        gc.collect()
+        torch.cuda.empty_cache()
+    return rows
+
+
+def describe(row: dict[str, Any]) -> str:
+    """One line of the table."""
+    parts = [
+        f"{row['workload']:10} {row['batch']:3} x {row['context']:<6} {row['backend']:18}",
+        f"{row['us']:9.1f} us {row['kv_gb_s']:7.0f} GB/s {row['tflop_s']:6.0f} TFLOP/s",
+    ]
+    if "times_bare" in row:
+        parts.append(f"{row['times_bare']:.3f} x bare")
+    if "times_fa2" in row:
+        parts.append(f"{row['times_fa2']:.3f} x fa2")
+    return " ".join(parts)
+
+
+def machine() -> dict[str, Any]:
+    """Device, versions and date."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    for package in ("triton", "flashinfer-python", "sgl-flash-mla", "flash-attn-4"):
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "device": torch.cuda.get_device_name(),
+        "capability": capability_of(torch.device("cuda")),
+        "versions": versions,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", action="append", help="default: all that are installed")
+    parser.add_argument("--workload", default="all")
+    parser.add_argument("--output-file", type=Path)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("this benchmark needs a CUDA device")
+    skip = {"torch_native", "flex_attention"}  # gather or compile anew: no graph to replay
+    names = options.backend or [
+        name for name, c in CAPABILITIES.items() if name not in skip and not missing_packages(c)
+    ]
+    out: dict[str, Any] = {**machine(), "ceilings": ceilings.measure()}
+    print(json.dumps(out["ceilings"]), flush=True)
+    out["rows"] = measure(names, options.workload)
+    top = out["ceilings"]["read_only_gb_s"]
+    for row in out["rows"]:
+        if "kv_gb_s" in row and row["workload"] == "decode":
+            row["of_read_only"] = row["kv_gb_s"] / top
+    if options.output_file:
+        options.output_file.write_text(json.dumps(out, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
