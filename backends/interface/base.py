@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from .batch import ForwardBatch
+from .batch import ForwardBatch, Stamp
 from .capabilities import Capabilities, Refusal, Request
 from .dtypes import name_of
 from .errors import InvalidInput, Refused
@@ -40,7 +40,7 @@ class AttentionBackend(ABC):
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.page_size = runner.page_size
         self.device = runner.device
-        self._admitted: tuple[object, ...] = ()
+        self._admitted: tuple[ForwardBatch, Stamp | None] | None = None
 
     # What it carries
 
@@ -99,12 +99,14 @@ class AttentionBackend(ABC):
         self, batch: ForwardBatch, in_capture: bool = False
     ) -> None:
         """Prepare what can't be recorded; runs before a capture and before each replay."""
-        batch.captured = batch.captured or in_capture
+        self._admitted = None
+        graph = batch.captured or in_capture
         for layer in self.runner.layers:
-            self.validate(batch, layer, graph=batch.captured)
+            self.validate(batch, layer, graph=graph)
         if not batch.forward_mode.is_idle():
             self._plan(batch, in_capture=in_capture)
-        self._admitted = (id(batch), batch._seen)
+        batch.captured = graph
+        self._admitted = (batch, batch._seen)
 
     def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
         """Prepare on the device, with static shapes; recorded in a capture, replayed with it."""
@@ -125,8 +127,8 @@ class AttentionBackend(ABC):
     def forward(
         self,
         q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
+        k: torch.Tensor | None,
+        v: torch.Tensor | None,
         layer: AttentionLayer,
         forward_batch: ForwardBatch,
         save_kv_cache: bool = True,
@@ -136,11 +138,12 @@ class AttentionBackend(ABC):
         """Attention of the batch's new tokens: [tokens, q_heads * v_head_dim].
 
         `q` is [tokens, q_heads * head_dim] or [tokens, q_heads, head_dim]; `k` and `v` are the
-        new tokens' keys and values alike, stored first if `save_kv_cache`. `sinks` is float32
+        new tokens' keys and values alike, stored first if `save_kv_cache` and not read otherwise;
+        an MLA layer reads no `v`. Gradients are not followed. `sinks` is float32
         [q_heads]: a logit that takes part in the softmax and brings no value.
         """
         if forward_batch.forward_mode.is_idle():
-            return q.new_empty(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
+            return q.new_zeros(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
         if forward_batch.forward_mode.is_decode():
             return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
         return self.forward_extend(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
@@ -148,8 +151,8 @@ class AttentionBackend(ABC):
     def forward_decode(
         self,
         q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
+        k: torch.Tensor | None,
+        v: torch.Tensor | None,
         layer: AttentionLayer,
         forward_batch: ForwardBatch,
         save_kv_cache: bool = True,
@@ -157,14 +160,16 @@ class AttentionBackend(ABC):
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """As `forward`, for a DECODE batch."""
+        if not forward_batch.forward_mode.is_decode():
+            raise InvalidInput([f"forward_decode was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
-        return self._decode(query, layer, forward_batch, sinks).flatten(1)
+        return self._decode(query, layer, forward_batch, _plain(sinks)).flatten(1)
 
     def forward_extend(
         self,
         q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
+        k: torch.Tensor | None,
+        v: torch.Tensor | None,
         layer: AttentionLayer,
         forward_batch: ForwardBatch,
         save_kv_cache: bool = True,
@@ -172,10 +177,12 @@ class AttentionBackend(ABC):
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """As `forward`, for an EXTEND or TARGET_VERIFY batch."""
+        if forward_batch.forward_mode.is_decode_or_idle():
+            raise InvalidInput([f"forward_extend was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
         if forward_batch.forward_mode.is_target_verify():
-            return self._verify(query, layer, forward_batch, sinks).flatten(1)
-        return self._extend(query, layer, forward_batch, sinks).flatten(1)
+            return self._verify(query, layer, forward_batch, _plain(sinks)).flatten(1)
+        return self._extend(query, layer, forward_batch, _plain(sinks)).flatten(1)
 
     # What a subclass provides; everything was checked by then
 
@@ -218,14 +225,17 @@ class AttentionBackend(ABC):
     def _enter(
         self,
         q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
+        k: torch.Tensor | None,
+        v: torch.Tensor | None,
         layer: AttentionLayer,
         batch: ForwardBatch,
         save_kv_cache: bool,
         sinks: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Check tensors and admission, store keys and values, give q as [tokens, heads, dim]."""
+        """Check tensors and admission, store keys and values.
+
+        Gives the queries as [tokens, heads, dim], contiguous.
+        """
         self._check_admitted(batch, layer)
         n = batch.num_tokens
         query = self._rows("q", q, n, layer.tp_q_head_num, layer.head_dim)
@@ -250,18 +260,23 @@ class AttentionBackend(ABC):
             else:
                 values = self._rows("v", v, n, layer.tp_k_head_num, layer.v_head_dim)
             self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
-        return query
+        return query.contiguous()
 
     def _check_admitted(self, batch: ForwardBatch, layer: AttentionLayer) -> None:
         if not any(layer is known or layer == known for known in self.runner.layers):
             raise InvalidInput([f"layer {layer.layer_id} is not one the backend was created for"])
-        if self._admitted != (id(batch), batch._seen) or batch._seen != batch._versions():
+        admitted = self._admitted
+        if admitted is None or admitted[0] is not batch or admitted[1] != batch._versions():
             raise InvalidInput(
                 ["init_forward_metadata was not called for this batch, or it was changed since"]
             )
 
-    def _rows(self, name: str, x: torch.Tensor, n: int, heads: int, dim: int) -> torch.Tensor:
-        """`x` as [n, heads, dim], or InvalidInput."""
+    def _rows(
+        self, name: str, x: torch.Tensor | None, n: int, heads: int, dim: int
+    ) -> torch.Tensor:
+        """`x` as [n, heads, dim] without its gradient, or InvalidInput."""
+        if x is None:
+            raise InvalidInput([f"{name} is missing"])
         if x.shape != (n, heads, dim) and x.shape != (n, heads * dim):
             raise InvalidInput(
                 [f"{name} is {list(x.shape)}; it is [{n}, {heads}, {dim}] or [{n}, {heads * dim}]"]
@@ -270,7 +285,17 @@ class AttentionBackend(ABC):
             raise InvalidInput([f"{name} is {x.dtype}; the runner's dtype is {self.runner.dtype}"])
         if x.device != self.device:
             raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
-        return x.view(n, heads, dim) if x.is_contiguous() else x.reshape(n, heads, dim)
+        return x.detach().reshape(n, heads, dim)
+
+
+def _plain(sinks: torch.Tensor | None) -> torch.Tensor | None:
+    """Sinks as a kernel takes them: contiguous and, where they are a parameter, its values."""
+    return None if sinks is None else sinks.detach().contiguous()
+
+
+def _a(batch: ForwardBatch) -> str:
+    mode = batch.forward_mode.value
+    return f"an {mode}" if mode[0] in "aeiou" else f"a {mode}"
 
 
 def capability_of(device: torch.device) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ after that, by torch's version counters, and only then reads the device.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,29 @@ import torch
 from .errors import InvalidInput
 from .modes import ForwardMode
 from .pool import KVPool, ReqToTokenPool
+
+
+class Stamp:
+    """Which tensors a batch had, and how often each had been written to.
+
+    Holds the tensors themselves: the identity of one that is gone may be another's by now.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], tensors: Sequence[torch.Tensor | None]) -> None:
+        self.sizes = sizes
+        self.tensors = tuple(tensors)
+        self.versions = tuple(-1 if t is None or t.is_inference() else t._version for t in tensors)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Stamp)
+            and self.sizes == other.sizes
+            and self.versions == other.versions
+            and len(self.tensors) == len(other.tensors)
+            and all(a is b for a, b in zip(self.tensors, other.tensors, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -59,7 +83,7 @@ class ForwardBatch:
     mm_spans: Sequence[Sequence[tuple[int, int]]] | None = None
     kv_limit: torch.Tensor | None = None
     captured: bool = False  # its tensors are those of a CUDA graph
-    _seen: tuple[int, ...] = field(default=(), repr=False)
+    _seen: Stamp | None = field(default=None, repr=False)
 
     @property
     def num_tokens(self) -> int:
@@ -109,6 +133,7 @@ class ForwardBatch:
         cls, reqs: ReqToTokenPool, kv: KVPool, requests: Sequence[int], seq_lens: Sequence[int]
     ) -> ForwardBatch:
         """One new token a request; `seq_lens` count it."""
+        seq_lens = _whole("length", seq_lens)
         return _build(ForwardMode.DECODE, reqs, kv, requests, [n - 1 for n in seq_lens], seq_lens)
 
     @classmethod
@@ -130,11 +155,14 @@ class ForwardBatch:
             raise InvalidInput(
                 [f"{len(prefix_lens)} prefix lengths and {len(extend_lens)} extend lengths"]
             )
+        prefix_lens = _whole("prefix length", prefix_lens)
+        extend_lens = _whole("extend length", extend_lens)
         ends = [p + n for p, n in zip(prefix_lens, extend_lens, strict=True)]
         batch = _build(ForwardMode.EXTEND, reqs, kv, requests, prefix_lens, ends)
         if mm_spans is not None and any(mm_spans):
-            batch.mm_spans = mm_spans
-            batch.kv_limit = _limits(mm_spans, prefix_lens, ends).to(reqs.device)
+            batch.mm_spans = tuple(tuple((low, high) for low, high in row) for row in mm_spans)
+            batch.kv_limit = _to(_limits(batch.mm_spans, prefix_lens, ends), reqs.device)
+            batch._seen = batch._versions()
         return batch
 
     @classmethod
@@ -160,10 +188,13 @@ class ForwardBatch:
             problems += _tree_problems(tree_mask, len(requests), draft_token_num)
         if problems:
             raise InvalidInput(problems)
+        prefix_lens = _whole("prefix length", prefix_lens)
         ends = [n + draft_token_num for n in prefix_lens]
         batch = _build(ForwardMode.TARGET_VERIFY, reqs, kv, requests, prefix_lens, ends)
-        mask = None if tree_mask is None else tree_mask.to(reqs.device)
+        # A copy: what the caller does to its own mask later must not reach a kernel.
+        mask = None if tree_mask is None else _to(tree_mask.detach(), reqs.device)
         batch.spec_info = VerifyInput(draft_token_num, topk, mask)
+        batch._seen = batch._versions()
         return batch
 
     # Checks
@@ -182,7 +213,7 @@ class ForwardBatch:
             raise InvalidInput(problems)
         self._seen = seen
 
-    def _versions(self) -> tuple[int, ...]:
+    def _versions(self) -> Stamp:
         tensors = [
             self.req_pool_indices,
             self.seq_lens,
@@ -194,10 +225,7 @@ class ForwardBatch:
             self.kv_limit,
             self.spec_info.tree_mask if self.spec_info else None,
         ]
-        out = [self.batch_size, self._drafts]
-        for tensor in tensors:
-            out += (0, 0) if tensor is None else (id(tensor), tensor._version)
-        return tuple(out)
+        return Stamp((self.batch_size, self._drafts), tensors)
 
     def load_(self, other: ForwardBatch) -> int:
         """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
@@ -206,6 +234,10 @@ class ForwardBatch:
         how many requests are real. No host synchronisation.
         """
         problems = []
+        if other.req_to_token_pool is not self.req_to_token_pool:
+            problems.append("the batch has another table than the graph")
+        if other.token_to_kv_pool is not self.token_to_kv_pool:
+            problems.append("the batch has another pool than the graph")
         if other.forward_mode is not self.forward_mode:
             problems.append(f"a {other.forward_mode} batch in a {self.forward_mode} graph")
         if self.forward_mode.is_extend():
@@ -254,6 +286,7 @@ def _build(
 ) -> ForwardBatch:
     """A checked batch whose new tokens are positions `starts[i]` to `ends[i] - 1`."""
     problems = _pool_problems(reqs, kv)
+    requests = _whole("request", requests)
     if not len(requests) == len(starts) == len(ends):
         problems.append(f"{len(requests)} requests and {len(ends)} lengths")
     else:
@@ -263,11 +296,12 @@ def _build(
     device = reqs.device
     host = reqs.host
     slots = [host[r, s:e] for r, s, e in zip(requests, starts, ends, strict=True)]
+    _check_apart(reqs, requests, slots)
     positions = [torch.arange(s, e) for s, e in zip(starts, ends, strict=True)]
     verify = mode.is_target_verify()
     lengths = list(starts) if verify else list(ends)
     seq_lens = torch.tensor(lengths, dtype=torch.int32)
-    indices = torch.tensor(list(requests), dtype=torch.int64)
+    indices = torch.tensor(requests, dtype=torch.int64)
     batch = ForwardBatch(
         forward_mode=mode,
         batch_size=len(requests),
@@ -277,8 +311,8 @@ def _build(
         positions=_to(torch.cat(positions) if positions else torch.zeros(0).long(), device),
         req_to_token_pool=reqs,
         token_to_kv_pool=kv,
-        seq_lens_cpu=seq_lens.clone(),
-        req_pool_indices_cpu=indices.clone(),
+        seq_lens_cpu=_to(seq_lens, seq_lens.device),
+        req_pool_indices_cpu=_to(indices, indices.device),
     )
     if mode.is_extend():
         counts = [e - s for s, e in zip(starts, ends, strict=True)]
@@ -293,10 +327,49 @@ def _build(
 
 
 def _to(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device without waiting for it; a copy in any case."""
-    if device.type == "cuda":
-        return x.pin_memory().to(device, non_blocking=True)
-    return x.to(device, copy=True)
+    """Copy to the device without waiting for it; a copy in any case.
+
+    Out of inference mode, whose tensors have no version counter for `recheck` to look at.
+    """
+    with torch.inference_mode(False):
+        if x.is_inference():
+            x = x.clone()
+        if device.type == "cuda" and x.device.type == "cpu":
+            return x.pin_memory().to(device, non_blocking=True)
+        return x.to(device, copy=True)
+
+
+def _whole(what: str, values: Sequence[int]) -> list[int]:
+    """The values as ints, or InvalidInput where one is none."""
+    out = []
+    for value in values:
+        try:
+            out.append(operator.index(value))
+        except TypeError:
+            raise InvalidInput([f"{what} {value!r} is not a whole number"]) from None
+    return out
+
+
+def _check_apart(
+    reqs: ReqToTokenPool, requests: Sequence[int], slots: Sequence[torch.Tensor]
+) -> None:
+    """Raise InvalidInput when two requests would write their new tokens to one slot.
+
+    Cached tokens may be shared, as those of a common prefix are.
+    """
+    if not slots:
+        return
+    every = torch.cat(list(slots))
+    ordered, order = every.sort()
+    same = (ordered[1:] == ordered[:-1]).nonzero().flatten()
+    if len(same):
+        counts = torch.tensor([len(part) for part in slots])
+        row = torch.repeat_interleave(torch.arange(len(slots)), counts)
+        first = int(same[0])
+        pair = sorted(requests[int(row[order[i]])] for i in (first, first + 1))
+        raise InvalidInput(
+            [f"requests {pair[0]} and {pair[1]} both write to slot {int(ordered[first])}"]
+        )
 
 
 def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
@@ -305,7 +378,7 @@ def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
         problems.append(f"page size {reqs.page_size} in the table, {kv.page_size} in the pool")
     if reqs.num_slots > kv.num_slots:
         problems.append(f"the table has {reqs.num_slots} slots, the pool {kv.num_slots}")
-    if reqs.device.type != kv.device.type:
+    if reqs.device != kv.device:
         problems.append(f"the table is on {reqs.device}, the pool on {kv.device}")
     return problems
 
@@ -391,7 +464,12 @@ def _shape_problems(batch: ForwardBatch) -> list[str]:
     if batch.kv_limit is not None:
         wanted.append(("kv_limit", batch.kv_limit, torch.int32, sum(batch.query_lens_cpu)))
     table = batch.req_to_token_pool.req_to_token
-    problems = []
+    problems = [
+        f"{name} was made in torch.inference_mode, so that later changes to it can't be seen: "
+        "make it outside"
+        for name, tensor, _, _ in wanted
+        if tensor is not None and tensor.is_inference()
+    ]
     for name, tensor, dtype, length in wanted:
         if tensor is None:
             problems.append(f"{name} is missing")
@@ -405,6 +483,10 @@ def _shape_problems(batch: ForwardBatch) -> list[str]:
     spec = batch.spec_info
     if spec is not None and spec.tree_mask is not None:
         problems += _tree_problems(spec.tree_mask, bs, spec.draft_token_num)
+        if spec.tree_mask.device != table.device:
+            problems.append(f"tree_mask is on {spec.tree_mask.device}, the table on {table.device}")
+        if spec.tree_mask.is_inference():
+            problems.append("tree_mask was made in torch.inference_mode: make it outside")
     return problems
 
 

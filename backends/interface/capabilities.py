@@ -7,7 +7,7 @@ A `Request` is everything about a call that can decide whether a kernel serves i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
@@ -89,6 +89,7 @@ class Range:
     def __contains__(self, value: object) -> bool:
         return (
             isinstance(value, int)
+            and not isinstance(value, bool)
             and value >= self.low
             and (self.high is None or value <= self.high)
             and value % self.step == 0
@@ -172,10 +173,15 @@ class Capabilities:
         return out
 
     def _reason(self, trait: str, value: object, allowed: Allowed) -> str:
-        if isinstance(value, bool) and trait in _SAY:
-            return f"{self.name} has no support for {_SAY[trait]}"
         if trait == "causal":
-            return f"{self.name} has no bidirectional attention"
+            what = "causal" if value else "bidirectional"
+            return f"{self.name} has no {what} attention"
+        if trait == "same_dtype":
+            what = "the same dtype" if value else "different dtypes"
+            return f"{self.name} takes no queries and KV cache of {what}"
+        if isinstance(value, bool):
+            verb = "has no support for" if value else "needs"
+            return f"{self.name} {verb} {_SAY.get(trait, trait)}"
         said = _SAY.get(trait, trait)
         return f"{said} {_value(value)} is not among what {self.name} takes: {_list(allowed)}"
 
@@ -214,5 +220,13 @@ def _value(value: object) -> str:
 def _list(allowed: Allowed) -> str:
     if isinstance(allowed, Range):
         return str(allowed)
-    ordered: Sequence[Any] = sorted(allowed, key=lambda v: (isinstance(v, str), v))
-    return ", ".join(_value(value) for value in ordered)
+    # By type first, since None, numbers, tuples and names don't compare with one another.
+    by_type: dict[str, list[Any]] = {}
+    for value in allowed:
+        by_type.setdefault(type(value).__name__, []).append(value)
+    ordered: list[Any] = [
+        value
+        for name, values in sorted(by_type.items())
+        for value in (values if name == "NoneType" else sorted(values))
+    ]
+    return ", ".join(_value(value) for value in ordered) or "nothing"

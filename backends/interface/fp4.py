@@ -10,9 +10,17 @@ import torch
 
 from .dtypes import FP4_BLOCK
 
-_MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-#: Half-way points between magnitudes.
-_BOUNDS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
+#: Half-way points between the magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6; a number on one goes to the
+#: even code, as IEEE 754 and the hardware round: up where True.
+_HALF_WAY = (
+    (0.25, False),
+    (0.75, True),
+    (1.25, False),
+    (1.75, True),
+    (2.5, False),
+    (3.5, True),
+    (5.0, False),
+)
 _LARGEST = 6.0
 _E4M3_LARGEST = 448.0
 
@@ -24,8 +32,10 @@ def quantize(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]
     stored = block_scale.to(torch.float8_e4m3fn)
     # A block of zeros has scale 0; dividing by the smallest scale keeps its zeros.
     scaled = blocks / stored.float().clamp(min=2.0**-9)
-    bounds = torch.tensor(_BOUNDS, device=x.device)
-    code = torch.bucketize(scaled.abs(), bounds).to(torch.uint8)
+    # Comparisons with plain numbers: a table would have to be copied to the device each time.
+    size = scaled.abs()
+    above = [(size >= b if up else size > b).to(torch.uint8) for b, up in _HALF_WAY]
+    code = torch.stack(above).sum(0, dtype=torch.uint8)
     code = (code | ((scaled < 0).to(torch.uint8) << 3)).flatten(-2)
     packed = code[..., 0::2] | (code[..., 1::2] << 4)
     return packed, stored.squeeze(-1)
@@ -36,8 +46,10 @@ def dequantize(
 ) -> torch.Tensor:
     """The values [..., D] that packed numbers [..., D/2] and scales [..., D/16] mean."""
     code = torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
-    table = torch.tensor(_MAGNITUDES, dtype=dtype, device=packed.device)
-    value = table[(code & 7).long()]
+    exponent, mantissa = (code >> 1) & 3, code & 1
+    # Twice the magnitude is a whole number: the mantissa alone where the exponent is 0.
+    twice = torch.where(exponent == 0, mantissa, (2 + mantissa) << (exponent.clamp(min=1) - 1))
+    value = twice.to(dtype) * 0.5
     value = torch.where(code >= 8, -value, value)
     blocks = value.unflatten(-1, (-1, FP4_BLOCK))
     return (blocks * block_scale.to(dtype).unsqueeze(-1) * scale).flatten(-2)

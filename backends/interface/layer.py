@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .errors import InvalidInput
@@ -47,11 +48,11 @@ class AttentionLayer:
         problems += [
             f"{name} is {value}; it must be a positive number"
             for name in ("scaling", "k_scale", "v_scale")
-            if not (value := getattr(self, name)) > 0
+            if not 0 < (value := getattr(self, name)) < math.inf
         ]
         if self.layer_id < 0:
             problems.append(f"layer_id is {self.layer_id}; layers count from 0")
-        if not self.logit_cap >= 0:
+        if not 0 <= self.logit_cap < math.inf:
             problems.append(f"logit_cap is {self.logit_cap}; it is 0 (none) or positive")
         if self.sliding_window_size < -1:
             problems.append(

@@ -52,10 +52,12 @@ class ReqToTokenPool:
         self.max_context_len = max_context_len
         self.page_size = page_size
         self.num_slots = page_size * num_pages
-        # Row 0 is the padding request: all its tokens are slots of page 0.
-        self.host = torch.full((size + 1, max_context_len), -1, dtype=torch.int32)
-        self.host[0] = torch.arange(max_context_len, dtype=torch.int32) % page_size
-        self.req_to_token = self.host.clamp(min=0).to(device)
+        # Tensors made in inference mode have no version counter, which `recheck` needs.
+        with torch.inference_mode(False):
+            # Row 0 is the padding request: all its tokens are slots of page 0.
+            self.host = torch.full((size + 1, max_context_len), -1, dtype=torch.int32)
+            self.host[0] = torch.arange(max_context_len, dtype=torch.int32) % page_size
+            self.req_to_token = self.host.clamp(min=0).to(device, copy=True)
         self.device = self.req_to_token.device
 
     def write(self, request: int, slots: Sequence[int] | torch.Tensor, start: int = 0) -> None:
@@ -80,6 +82,8 @@ class ReqToTokenPool:
             if low < 0 or high >= self.num_slots:
                 bad = low if low < 0 else high
                 problems.append(f"slot {bad} is outside the pool of {self.num_slots} slots")
+            elif low < self.page_size:
+                problems.append(f"slot {low} is in page 0, which is padding")
         if problems:
             raise InvalidInput(problems)
         if not len(row):
@@ -87,8 +91,17 @@ class ReqToTokenPool:
         full = self.host[request].clone()
         full[start : start + len(row)] = row.to(torch.int32)
         self._check_pages(request, full, start, len(row))
+        self._check_twice(request, full)
         self.host[request] = full
         self.req_to_token[request] = full.clamp(min=0).to(self.device)
+
+    def _check_twice(self, request: int, full: torch.Tensor) -> None:
+        # Whole pages in order were checked, so that a page is known by its first slot.
+        first = full[:: self.page_size]
+        pages, counts = first[first >= 0].unique(return_counts=True)
+        if bool((counts > 1).any()):
+            page = int(pages[counts > 1][0]) // self.page_size
+            raise InvalidInput([f"request {request} has page {page} twice"])
 
     def _check_pages(self, request: int, full: torch.Tensor, start: int, count: int) -> None:
         size = self.page_size
@@ -141,7 +154,8 @@ class KVPool:
         self.num_slots = num_pages * page_size
         self.kv_cache_dtype = kv_cache_dtype
         self.layer_num = layer_num
-        self.device = torch.device(device)
+        # As tensors say it: "cuda" becomes "cuda:0".
+        self.device = torch.empty(0, device=device).device
 
     def _new(self, heads: int, dim: int) -> list[torch.Tensor]:
         """One buffer a layer: [slots, heads, dim], FP4 packed to [slots, heads, dim / 2]."""
@@ -151,17 +165,20 @@ class KVPool:
             shape, dtype = (self.num_slots, heads, dim // 2), torch.uint8
         else:
             shape, dtype = (self.num_slots, heads, dim), TORCH[self.kv_cache_dtype]
-        return [torch.zeros(shape, dtype=dtype, device=self.device) for _ in range(self.layer_num)]
+        return self._zeros(shape, dtype)
 
     def _scales(self, heads: int, dim: int) -> list[torch.Tensor]:
         """FP4 block scales, e4m3 [slots, heads, dim / 16]; none for other dtypes."""
         if self.kv_cache_dtype != FP4:
             return []
-        shape = (self.num_slots, heads, dim // FP4_BLOCK)
-        return [
-            torch.zeros(shape, dtype=torch.float8_e4m3fn, device=self.device)
-            for _ in range(self.layer_num)
-        ]
+        return self._zeros((self.num_slots, heads, dim // FP4_BLOCK), torch.float8_e4m3fn)
+
+    def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
+        # Buffers made in inference mode could not be written outside of it.
+        with torch.inference_mode(False):
+            return [
+                torch.zeros(shape, dtype=dtype, device=self.device) for _ in range(self.layer_num)
+            ]
 
     def _store(
         self,

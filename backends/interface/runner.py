@@ -10,7 +10,7 @@ import torch
 
 from .errors import InvalidInput
 from .layer import AttentionLayer
-from .pool import KVPool, ReqToTokenPool
+from .pool import KVPool, MHATokenToKVPool, MLATokenToKVPool, ReqToTokenPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,12 @@ class ModelRunner:
             for layer in self.layers
             if layer.is_mla != (pool.family == "mla")
         ]
+        problems += [
+            f"layer {layer.layer_id} has {kind} {mine}, the pool {theirs}"
+            for layer in self.layers
+            for kind, mine, theirs in _sizes(layer, pool)
+            if mine != theirs
+        ]
         if not self.layers:
             problems.append("there are no layers")
         if self.speculative_attention_mode not in ("prefill", "decode"):
@@ -56,3 +62,19 @@ class ModelRunner:
     @property
     def page_size(self) -> int:
         return self.token_to_kv_pool.page_size
+
+
+def _sizes(layer: AttentionLayer, pool: KVPool) -> list[tuple[str, int, int]]:
+    """What a layer and the pool must agree on: (what, the layer's, the pool's)."""
+    if isinstance(pool, MHATokenToKVPool) and not layer.is_mla:
+        return [
+            ("key heads:", layer.tp_k_head_num, pool.head_num),
+            ("head_dim", layer.head_dim, pool.head_dim),
+            ("v_head_dim", layer.v_head_dim, pool.v_head_dim),
+        ]
+    if isinstance(pool, MLATokenToKVPool) and layer.is_mla:
+        return [
+            ("head_dim", layer.head_dim, pool.kv_cache_dim),
+            ("kv_lora_rank", layer.v_head_dim, pool.kv_lora_rank),
+        ]
+    return []

@@ -29,13 +29,16 @@ class TorchNativeAttnBackend(AttentionBackend):
         for row, count in enumerate(batch.query_lens_cpu):
             length = int(batch.kv_lens_cpu[row])
             slots = table[int(batch.req_pool_indices_cpu[row]), :length].long()
-            k, v = self.token_to_kv_pool.load(layer, slots, q.dtype)
-            bias = self._bias(layer, batch, row, first, count, length, q.dtype, sinks)
+            # SDPA adds a bias in the queries' dtype, in which a sink of 20 is off by up to 6 % of
+            # its weight; with sinks everything is done in the dtype that sinks have.
+            dtype = q.dtype if sinks is None else sinks.dtype
+            k, v = self.token_to_kv_pool.load(layer, slots, dtype)
+            bias = self._bias(layer, batch, row, first, count, length, sinks)
             if sinks is not None:
                 # A key of zeros scores 0, to which the bias adds the sink; its value adds nothing.
                 k, v = F.pad(k, (0, 0, 0, 0, 0, 1)), F.pad(v, (0, 0, 0, 0, 0, 1))
             out[first : first + count] = F.scaled_dot_product_attention(
-                q[first : first + count].transpose(0, 1).unsqueeze(0),
+                q[first : first + count].to(dtype).transpose(0, 1).unsqueeze(0),
                 k.transpose(0, 1).unsqueeze(0),
                 v.transpose(0, 1).unsqueeze(0),
                 attn_mask=bias,
@@ -55,7 +58,6 @@ class TorchNativeAttnBackend(AttentionBackend):
         first: int,
         count: int,
         length: int,
-        dtype: torch.dtype,
         sinks: torch.Tensor | None,
     ) -> torch.Tensor | None:
         """What SDPA adds to the scores: a bool mask [count, length], with sinks a float one."""
@@ -65,7 +67,7 @@ class TorchNativeAttnBackend(AttentionBackend):
         spec = batch.spec_info
         if spec is not None and spec.tree_mask is not None:
             mask = F.pad(spec.tree_mask[row], (length - count, 0), value=True)
-        elif batch.kv_limit is not None:
+        elif layer.is_causal and batch.kv_limit is not None:
             mask = key <= batch.kv_limit[first : first + count, None]
         elif layer.is_causal and count > 1:
             mask = key <= position
@@ -74,8 +76,9 @@ class TorchNativeAttnBackend(AttentionBackend):
             mask = window if mask is None else mask & window
         if sinks is None:
             return mask
-        bias = torch.zeros(layer.tp_q_head_num, count, length + 1, dtype=dtype, device=self.device)
-        bias[..., -1] = sinks[:, None].to(dtype)
+        shape = (layer.tp_q_head_num, count, length + 1)
+        bias = torch.zeros(shape, dtype=sinks.dtype, device=self.device)
+        bias[..., -1] = sinks[:, None]
         if mask is not None:
             bias[..., :-1].masked_fill_(~mask, float("-inf"))
         return bias
