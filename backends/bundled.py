@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .fa3.capabilities import CAPABILITIES as FA3
+from .fa4.capabilities import CAPABILITIES as FA4
+from .flashinfer.capabilities import CAPABILITIES as FLASHINFER
+from .flashmla.capabilities import CAPABILITIES as FLASHMLA
 from .registry import register_attention_backend
 from .torch_native.capabilities import CAPABILITIES as TORCH_NATIVE
+from .trtllm_mha.capabilities import CAPABILITIES as TRTLLM_MHA
 
 if TYPE_CHECKING:
     from .interface.base import AttentionBackend
@@ -17,3 +22,38 @@ def create_torch_native_backend(runner: ModelRunner) -> AttentionBackend:
     from .torch_native.backend import TorchNativeAttnBackend
 
     return TorchNativeAttnBackend(runner)
+
+
+@register_attention_backend("flashinfer", FLASHINFER)
+def create_flashinfer_backend(runner: ModelRunner) -> AttentionBackend:
+    from .flashinfer.backend import FlashInferAttnBackend
+
+    return FlashInferAttnBackend(runner)
+
+
+@register_attention_backend("fa3", FA3)
+def create_fa3_backend(runner: ModelRunner) -> AttentionBackend:
+    from .fa3.backend import FlashAttentionBackend
+
+    return FlashAttentionBackend(runner)
+
+
+@register_attention_backend("fa4", FA4)
+def create_fa4_backend(runner: ModelRunner) -> AttentionBackend:
+    from .fa4.backend import FlashAttention4Backend
+
+    return FlashAttention4Backend(runner)
+
+
+@register_attention_backend("trtllm_mha", TRTLLM_MHA)
+def create_trtllm_mha_backend(runner: ModelRunner) -> AttentionBackend:
+    from .trtllm_mha.backend import TRTLLMHAAttnBackend
+
+    return TRTLLMHAAttnBackend(runner)
+
+
+@register_attention_backend("flashmla", FLASHMLA)
+def create_flashmla_backend(runner: ModelRunner) -> AttentionBackend:
+    from .flashmla.backend import FlashMLABackend
+
+    return FlashMLABackend(runner)

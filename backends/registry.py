@@ -1,7 +1,7 @@
 """Names of the bundled backends, and how each is made.
 
 Creators import their kernels when called, so that listing names costs nothing. A name that is
-known but has no kernel to install is kept in `NOT_BUNDLED` with the reason.
+known but has no kernel to install is kept in `not_bundled` with the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .interface.capabilities import Capabilities, Package
 from .interface.errors import NotInstalled, UnknownBackend
+from .not_bundled import NOT_BUNDLED
 
 if TYPE_CHECKING:
     from .interface.base import AttentionBackend
@@ -51,6 +52,8 @@ def create_backend(name: str, runner: ModelRunner) -> AttentionBackend:
 
 def capabilities_of(name: str) -> Capabilities:
     """What a backend declares; raises UnknownBackend with a suggestion."""
+    if name not in CAPABILITIES and name in NOT_BUNDLED:
+        raise UnknownBackend(f"{name} is not bundled: {NOT_BUNDLED[name]}")
     if name not in CAPABILITIES:
         close = difflib.get_close_matches(name, CAPABILITIES, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
@@ -61,4 +64,11 @@ def capabilities_of(name: str) -> Capabilities:
 
 def missing_packages(capabilities: Capabilities) -> list[Package]:
     """Packages that a backend needs and this environment lacks."""
-    return [p for p in capabilities.packages if importlib.util.find_spec(p.module) is None]
+    return [p for p in capabilities.packages if not _is_installed(p.module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent of it is missing
+        return False

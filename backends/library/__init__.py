@@ -1,0 +1,1 @@
+"""Pieces that the adapters of library kernels share: page lists, masks, wrappers, built modules."""

@@ -1,0 +1,389 @@
+"""FlashInfer's paged wrappers for keys and values of heads: fa2 or fa3, planned on the host.
+
+One wrapper serves extend, verify and tensor-core decode: the kernel is the same, a decode is one
+query a row. Wrappers are planned once a pass for each kind of layer; bounds go in from the host,
+pages from the device, so that planning a decode reads nothing back.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..interface.batch import ForwardBatch
+from ..interface.capabilities import Request
+from ..interface.dtypes import FP4, TORCH
+from ..interface.layer import AttentionLayer
+from ..interface.runner import ModelRunner
+from . import modules
+from .graphs import GraphBuffers, GraphPages, Shape
+from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dtype
+from .masks import flat_mask, pack_trees, packed_bounds
+from .paging import HostLengths, host_lengths, most_columns, page_list
+
+#: FlashInfer's advice for the buffer that split keys are merged through.
+WORKSPACE_BYTES = 256 << 20
+_E4M3_LARGEST = 448.0
+#: Fewest query heads a key head that make tensor cores worth while in decode.
+_TENSOR_CORE_GROUP = 4
+#: Groups that FlashInfer's CUDA-core decode is compiled for below that.
+_CUDA_CORE_GROUPS = (1, 2, 3)
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A wrapper as planned for the current pass."""
+
+    wrapper: Any
+    cuda_cores: bool
+
+
+@dataclass(slots=True)
+class _Mask:
+    """Buffers of a captured tree."""
+
+    packed: torch.Tensor
+    bounds: torch.Tensor
+
+
+class PagedWrappers:
+    """Plans and runs FlashInfer for every kind of MHA layer of a runner."""
+
+    def __init__(
+        self, runner: ModelRunner, backend: str, workspace: torch.Tensor, library: Any = None
+    ) -> None:
+        self.library = library or importlib.import_module("flashinfer")
+        self.runner = runner
+        self.backend = backend
+        self.workspace = workspace
+        self.kinds = kinds_of(runner.layers)
+        self.pool = runner.token_to_kv_pool
+        self.kv_dtype = stored_dtype(self.pool)
+        # fa3 multiplies e4m3 keys by e4m3 queries.
+        narrow = backend == "fa3" and self.kv_dtype is torch.float8_e4m3fn
+        self.q_dtype = self.kv_dtype if narrow else runner.dtype
+        self._eager: dict[tuple[Kind, bool], Any] = {}
+        self._captured: dict[tuple[Kind, Shape], Any] = {}
+        self._buffers: dict[Shape, GraphBuffers] = {}
+        self._masks: dict[Shape, _Mask] = {}
+        self._pages = GraphPages()
+        self._planned: dict[Kind, _Planned] = {}
+        self._scale_tensors: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    def allocate(self, max_bs: int) -> None:
+        """Make room for captured batches of up to `max_bs` requests."""
+        columns = most_columns(self.runner.req_to_token_pool)
+        self._pages.allocate(max_bs, columns, self.runner.device)
+
+    # Planning
+
+    def plan(self, batch: ForwardBatch) -> None:
+        """Plan every kind of layer for a pass."""
+        lengths = host_lengths(batch)
+        shape = Shape.of(batch) if batch.captured else None
+        pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
+        mask = self._tree(batch, lengths, shape) if shape and shape.tree else None
+        for kind in self.kinds:
+            cuda_cores = self._uses_cuda_cores(kind, batch)
+            wrapper = self._wrapper(kind, cuda_cores, batch, shape)
+            self._planned[kind] = _Planned(wrapper, cuda_cores)
+            if cuda_cores:
+                self._plan_decode(wrapper, kind, lengths, pages)
+            else:
+                self._plan_prefill(wrapper, kind, batch, lengths, pages, mask)
+
+    def _plan_decode(
+        self, wrapper: Any, kind: Kind, lengths: HostLengths, pages: torch.Tensor
+    ) -> None:
+        wrapper.plan(
+            lengths.kv_indptr,
+            pages,
+            lengths.last_page_len,
+            kind.q_heads,
+            kind.kv_heads,
+            kind.qk_head_dim,
+            self.pool.page_size,
+            window_left=kind.window,
+            logits_soft_cap=kind.logit_cap,
+            q_data_type=self.q_dtype,
+            kv_data_type=self.kv_dtype,
+            sm_scale=kind.scaling,
+            seq_lens=lengths.kv_lens,
+        )
+
+    def _plan_prefill(
+        self,
+        wrapper: Any,
+        kind: Kind,
+        batch: ForwardBatch,
+        lengths: HostLengths,
+        pages: torch.Tensor,
+        mask: _Mask | None,
+    ) -> None:
+        bounds = (lengths.qo_indptr, lengths.kv_indptr)
+        last = lengths.last_page_len
+        options: dict[str, Any] = {}
+        masked = kind.causal and _has_mask(batch)
+        if mask is not None:
+            options["packed_custom_mask"] = mask.packed
+        elif masked:
+            # FlashInfer packs a mask where the bounds are.
+            device = batch.device
+            bounds = (bounds[0].to(device), bounds[1].to(device))
+            last = last.to(device)
+            options["custom_mask"] = flat_mask(batch)
+        wrapper.plan(
+            bounds[0],
+            bounds[1],
+            pages,
+            last,
+            kind.q_heads,
+            kind.kv_heads,
+            kind.qk_head_dim,
+            self.pool.page_size,
+            head_dim_vo=kind.v_head_dim,
+            causal=kind.causal and not masked and not batch.forward_mode.is_decode(),
+            sm_scale=kind.scaling,
+            window_left=kind.window,
+            logits_soft_cap=kind.logit_cap,
+            q_data_type=self.q_dtype,
+            kv_data_type=self.kv_dtype,
+            o_data_type=self.runner.dtype,
+            seq_lens=lengths.kv_lens,
+            max_token_per_sequence=lengths.max_q_len,
+            **options,
+        )
+        if mask is not None:
+            # plan() counts bits where the kernel reads bytes; the buffer is ours to correct.
+            mask.bounds.copy_(_staged(packed_bounds(lengths), batch.device), non_blocking=True)
+
+    def _tree(self, batch: ForwardBatch, lengths: HostLengths, shape: Shape) -> _Mask:
+        mask = self._mask_of(batch, shape)
+        bounds = _staged(packed_bounds(lengths), batch.device)
+        pack_trees(batch, bounds, mask.packed)
+        return mask
+
+    def _mask_of(self, batch: ForwardBatch, shape: Shape) -> _Mask:
+        if shape not in self._masks:
+            context = self.runner.req_to_token_pool.max_context_len
+            size = shape.batch_size * ((shape.drafts * context + 7) // 8)
+            self._masks[shape] = _Mask(
+                torch.zeros(size, dtype=torch.uint8, device=batch.device),
+                torch.zeros(shape.batch_size + 1, dtype=torch.int32, device=batch.device),
+            )
+        return self._masks[shape]
+
+    # Wrappers
+
+    def _uses_cuda_cores(self, kind: Kind, batch: ForwardBatch) -> bool:
+        return batch.forward_mode.is_decode() and uses_cuda_cores(
+            self.backend,
+            group=kind.q_heads // kind.kv_heads,
+            same_dtype=self.kv_dtype is self.runner.dtype,
+            equal_dims=kind.qk_head_dim == kind.v_head_dim,
+            sinks=kind.sinks,
+        )
+
+    def _wrapper(
+        self, kind: Kind, cuda_cores: bool, batch: ForwardBatch, shape: Shape | None
+    ) -> Any:
+        if shape is None:
+            key = (kind, cuda_cores)
+            if key not in self._eager:
+                self._eager[key] = self._new(kind, cuda_cores, None, None)
+            return self._eager[key]
+        if (kind, shape) not in self._captured:
+            if shape not in self._buffers:
+                self._buffers[shape] = GraphBuffers.new(batch, self._pages.of(batch))
+            mask = self._mask_of(batch, shape) if shape.tree else None
+            self._captured[kind, shape] = self._new(kind, cuda_cores, self._buffers[shape], mask)
+        return self._captured[kind, shape]
+
+    def _new(
+        self, kind: Kind, cuda_cores: bool, buffers: GraphBuffers | None, mask: _Mask | None
+    ) -> Any:
+        if cuda_cores:
+            graph = (
+                {}
+                if buffers is None
+                else {
+                    "use_cuda_graph": True,
+                    "paged_kv_indptr_buffer": buffers.kv_indptr,
+                    "paged_kv_indices_buffer": buffers.pages,
+                    "paged_kv_last_page_len_buffer": buffers.kv_lens,
+                }
+            )
+            return self.library.BatchDecodeWithPagedKVCacheWrapper(self.workspace, "NHD", **graph)
+        options: dict[str, Any] = (
+            {}
+            if buffers is None
+            else {
+                "use_cuda_graph": True,
+                "qo_indptr_buf": buffers.qo_indptr,
+                "paged_kv_indptr_buf": buffers.kv_indptr,
+                "paged_kv_indices_buf": buffers.pages,
+                "paged_kv_last_page_len_buf": buffers.kv_lens,
+            }
+        )
+        if mask is not None:
+            options["custom_mask_buf"] = mask.packed
+            options["mask_indptr_buf"] = mask.bounds
+        if kind.sinks:
+            options |= self._sink_options(kind)
+        return self.library.BatchPrefillWithPagedKVCacheWrapper(
+            self.workspace, "NHD", backend=self.backend, **options
+        )
+
+    def _sink_options(self, kind: Kind) -> dict[str, Any]:
+        """The variant of the kernel with sinks.
+
+        The library's own wrapper for it names its module by query dtype and window alone, so that
+        two dtypes of keys or two head dims would share one; the name here tells all apart.
+        """
+        from flashinfer.jit.attention.variants import attention_sink_decl
+
+        name = modules.prefill(
+            self.backend,
+            q=self.q_dtype,
+            kv=self.kv_dtype,
+            out=self.runner.dtype,
+            qk_head_dim=kind.qk_head_dim,
+            v_head_dim=kind.v_head_dim,
+            window=kind.window >= 0,
+            logit_cap=False,
+            sinks=True,
+        )
+        dtypes = (self.q_dtype, self.kv_dtype, self.runner.dtype, torch.int32)
+        return {
+            "jit_args": [
+                name,
+                *dtypes,
+                kind.qk_head_dim,
+                kind.v_head_dim,
+                ["sink"],
+                ["float"],
+                ["sm_scale"],
+                ["double"],
+                "AttentionSink",
+                attention_sink_decl[self.backend],
+            ],
+            "jit_kwargs": {"use_sliding_window": kind.window >= 0},
+        }
+
+    # Running
+
+    def run(
+        self, q: torch.Tensor, layer: AttentionLayer, sinks: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Attention of the planned pass: [tokens, q_heads, v_head_dim]."""
+        planned = self._planned[Kind.of(layer)]
+        k, v = kv_buffers(self.pool, layer.layer_id)
+        k_scale, v_scale = scales_of(layer, self.pool)
+        out = q.new_empty(q.shape[0], layer.tp_q_head_num, layer.v_head_dim)
+        if planned.cuda_cores:
+            planned.wrapper.run(q, (k, v), k_scale=k_scale, v_scale=v_scale, out=out)
+        elif sinks is not None:
+            # The variant takes its scale as an argument of its own.
+            scale = layer.scaling * k_scale
+            planned.wrapper.run(q, (k, v), sinks, scale, v_scale=v_scale, out=out)
+        elif self.q_dtype is not self.runner.dtype:
+            scales = self._fp8_scales(layer, k_scale, v_scale)
+            narrow = q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(self.q_dtype)
+            planned.wrapper.run(narrow, (k, v), *scales, out=out)
+        elif self.pool.kv_cache_dtype == FP4:
+            planned.wrapper.run(
+                q,
+                (k, v),
+                k_scale=k_scale,
+                v_scale=v_scale,
+                out=out,
+                kv_cache_sf=fp4_scales(self.pool, layer.layer_id),
+            )
+        else:
+            planned.wrapper.run(q, (k, v), k_scale=k_scale, v_scale=v_scale, out=out)
+        return out
+
+    def _fp8_scales(
+        self, layer: AttentionLayer, k_scale: float, v_scale: float
+    ) -> tuple[torch.Tensor, ...]:
+        """Scales of queries, keys and values, one for each of their heads."""
+        if layer.layer_id not in self._scale_tensors:
+            device = self.runner.device
+            heads = (layer.tp_q_head_num, layer.tp_k_head_num, layer.tp_k_head_num)
+            self._scale_tensors[layer.layer_id] = tuple(
+                torch.full((n,), scale, dtype=torch.float32, device=device)
+                for n, scale in zip(heads, (1.0, k_scale, v_scale), strict=True)
+            )
+        return self._scale_tensors[layer.layer_id]
+
+
+def module_names(backend: str, request: Request) -> list[str]:
+    """FlashInfer's modules that a request needs; `request` is one that capabilities allow."""
+    dtype = TORCH[request.dtype]
+    kv = torch.uint8 if request.kv_dtype == FP4 else TORCH[request.kv_dtype]
+    narrow = backend == "fa3" and kv is torch.float8_e4m3fn
+    if request.mode == "decode" and uses_cuda_cores(
+        backend,
+        group=request.group,
+        same_dtype=request.same_dtype,
+        equal_dims=not request.unequal_kv_dims,
+        sinks=request.sinks,
+    ):
+        return [
+            modules.decode(
+                q=dtype,
+                kv=kv,
+                qk_head_dim=request.qk_head_dim,
+                v_head_dim=request.v_head_dim,
+                window=request.window,
+                logit_cap=request.logit_cap,
+            )
+        ]
+    names = [
+        modules.prefill(
+            backend,
+            q=kv if narrow else dtype,
+            kv=kv,
+            out=dtype,
+            qk_head_dim=request.qk_head_dim,
+            v_head_dim=request.v_head_dim,
+            window=request.window,
+            logit_cap=request.logit_cap,
+            sinks=request.sinks,
+        )
+    ]
+    if request.multimodal or (request.tree and not request.graph):
+        names.append(modules.PACKING)
+    return names
+
+
+def uses_cuda_cores(
+    backend: str, *, group: int, same_dtype: bool, equal_dims: bool, sinks: bool
+) -> bool:
+    """Whether a decode is better off without tensor cores, which small groups leave idle."""
+    return (
+        backend == "fa2"
+        and group < _TENSOR_CORE_GROUP
+        and group in _CUDA_CORE_GROUPS
+        and same_dtype
+        and equal_dims
+        and not sinks
+    )
+
+
+def new_workspace(device: torch.device) -> torch.Tensor:
+    """The buffer that split keys are merged through, zeroed as the library asks."""
+    return torch.zeros(WORKSPACE_BYTES, dtype=torch.uint8, device=device)
+
+
+def _has_mask(batch: ForwardBatch) -> bool:
+    spec = batch.spec_info
+    return batch.kv_limit is not None or (spec is not None and spec.tree_mask is not None)
+
+
+def _staged(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy to the device without waiting for it."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)

@@ -1,0 +1,52 @@
+"""Unused slots of a request's last page, for kernels that load whole pages.
+
+Such a kernel gives keys past a request's end the weight 0, but 0 times NaN is NaN. The slots
+belong to the request and hold nothing, so zeros may be put there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..interface.batch import ForwardBatch
+from ..interface.pool import KVPool
+from .kinds import kv_buffers
+
+
+class TailCleaner:
+    """Zeroes the values of unused slots, once for each page that becomes a request's last.
+
+    Runs on the device while metadata is prepared, outside of graphs; which rows need it is known
+    on the host, from the page that each request had last time.
+    """
+
+    def __init__(self, pool: KVPool, layers: list[int]) -> None:
+        self.pool = pool
+        self.layers = layers
+        self._last: dict[int, tuple[int, int]] = {}
+
+    def clean(self, batch: ForwardBatch) -> None:
+        """Zero what follows the batch's tokens in their last pages."""
+        rows, slots = [], []
+        page = self.pool.page_size
+        host = batch.req_to_token_pool.host
+        requests = batch.req_pool_indices_cpu.tolist()
+        for request, length in zip(requests, batch.kv_lens_cpu.tolist(), strict=True):
+            last = int(host[request, length - 1]) // page
+            known = self._last.get(request)
+            self._last[request] = (last, length)
+            if known is not None and known[0] == last and known[1] <= length:
+                continue
+            used = (length - 1) % page + 1
+            rows.append(request)
+            slots.append(torch.arange(last * page + used, (last + 1) * page))
+        if not slots:
+            return
+        unused = torch.cat(slots)
+        if self.pool.device.type == "cuda":
+            unused = unused.pin_memory().to(self.pool.device, non_blocking=True)
+        for layer_id in self.layers:
+            values = kv_buffers(self.pool, layer_id)[1].flatten(0, 1)
+            if values.element_size() == 1:
+                values = values.view(torch.uint8)
+            values.index_fill_(0, unused, 0)

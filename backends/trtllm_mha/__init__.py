@@ -1,0 +1,1 @@
+"""`trtllm_mha`: XQA, or TensorRT-LLM's generated kernels, through FlashInfer."""
