@@ -10,6 +10,7 @@ from .flashinfer.capabilities import CAPABILITIES as FLASHINFER
 from .flashmla.capabilities import CAPABILITIES as FLASHMLA
 from .registry import register_attention_backend
 from .torch_native.capabilities import CAPABILITIES as TORCH_NATIVE
+from .triton_backend.capabilities import CAPABILITIES as TRITON
 from .trtllm_mha.capabilities import CAPABILITIES as TRTLLM_MHA
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ def create_torch_native_backend(runner: ModelRunner) -> AttentionBackend:
     from .torch_native.backend import TorchNativeAttnBackend
 
     return TorchNativeAttnBackend(runner)
+
+
+@register_attention_backend("triton", TRITON)
+def create_triton_backend(runner: ModelRunner) -> AttentionBackend:
+    from .triton_backend.backend import TritonAttnBackend
+
+    return TritonAttnBackend(runner)
 
 
 @register_attention_backend("flashinfer", FLASHINFER)

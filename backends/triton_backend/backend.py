@@ -1,0 +1,220 @@
+"""The `triton` backend: plans on the device, then the kernels of this package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..interface.base import AttentionBackend
+from ..interface.batch import ForwardBatch
+from ..interface.layer import AttentionLayer
+from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
+from ..interface.runner import ModelRunner
+from .attention import (
+    Options,
+    extend_attention,
+    new_partials,
+    rows_of,
+    split_attention,
+    split_target,
+)
+from .capabilities import CAPABILITIES
+from .launch import (
+    ExtendConfig,
+    Shape,
+    SplitConfig,
+    extend_config,
+    multiprocessors,
+    split_config,
+)
+from .loading import load_kernels
+from .metadata import WorkPlan, allocate, fill
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Layers that share a plan."""
+
+    shape: Shape
+    window: int
+
+
+@dataclass(slots=True)
+class _Split:
+    config: SplitConfig
+    plan: WorkPlan
+    partials: tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(slots=True)
+class _Extend:
+    config: ExtendConfig
+    plan: WorkPlan
+
+
+class TritonAttnBackend(AttentionBackend):
+    """Own kernels; on a CPU Triton's interpreter runs them."""
+
+    capabilities = CAPABILITIES
+    needs_cpu_seq_lens = False
+
+    def __init__(self, runner: ModelRunner) -> None:
+        super().__init__(runner)
+        self._kernels = load_kernels(self.device)
+        self._multiprocessors = multiprocessors(self.device)
+        self._kinds = {self._kind(layer) for layer in runner.layers}
+        self._splits: dict[_Kind, _Split] = {}
+        self._extends: dict[_Kind, _Extend] = {}
+        # Captured kernels keep the addresses of these.
+        self._graph_splits: dict[tuple[_Kind, int, int], _Split] = {}
+        self._graph_extends: dict[tuple[_Kind, int, int], _Extend] = {}
+
+    def _kind(self, layer: AttentionLayer) -> _Kind:
+        keys, _ = self._buffers(layer)
+        shape = Shape(
+            layer.tp_q_head_num,
+            layer.tp_k_head_num,
+            layer.head_dim,
+            layer.v_head_dim,
+            self.runner.dtype.itemsize,
+            keys.element_size(),
+            layer.is_mla,
+        )
+        return _Kind(shape, layer.sliding_window_size)
+
+    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+        if not batch.batch_size:
+            return
+        for kind in self._kinds:
+            if batch.forward_mode.is_extend():
+                self._plan_extend(kind, batch, in_capture or batch.captured)
+            else:
+                self._plan_split(kind, batch, in_capture or batch.captured)
+
+    def _plan_split(self, kind: _Kind, batch: ForwardBatch, captured: bool) -> None:
+        verify = batch.spec_info
+        queries = verify.draft_token_num if verify else 1
+        if captured:
+            key = (kind, batch.batch_size, queries)
+            split = self._graph_splits.get(key)
+            if split is None:
+                split = self._graph_splits[key] = self._new_split(kind, batch.batch_size, queries)
+        else:
+            split = self._new_split(kind, batch.batch_size, queries)
+        fill(
+            split.plan,
+            self._kernels,
+            batch.seq_lens,
+            batch.req_pool_indices,
+            extra=queries if verify else 0,
+            reach=queries + kind.window if kind.window >= 0 else None,
+        )
+        self._splits[kind] = split
+
+    def _new_split(self, kind: _Kind, batch: int, queries: int) -> _Split:
+        shape = kind.shape
+        rows = rows_of(shape.q_heads, shape.kv_heads, queries)
+        config = split_config(shape, rows)
+        target = split_target(config, rows, shape.kv_heads, self._multiprocessors)
+        plan = allocate(batch, target + batch, config.block_n, target, self.device)
+        partials = new_partials(plan, queries, shape.q_heads, shape.v_dim, self.device)
+        return _Split(config, plan, partials)
+
+    def _plan_extend(self, kind: _Kind, batch: ForwardBatch, captured: bool) -> None:
+        if captured:
+            key = (kind, batch.batch_size, batch.num_tokens)
+            extend = self._graph_extends.get(key)
+            if extend is None:
+                extend = self._graph_extends[key] = self._new_extend(kind, batch)
+        else:
+            extend = self._new_extend(kind, batch)
+        fill(
+            extend.plan,
+            self._kernels,
+            batch.seq_lens,
+            batch.req_pool_indices,
+            query_counts=batch.extend_seq_lens,
+        )
+        self._extends[kind] = extend
+
+    def _new_extend(self, kind: _Kind, batch: ForwardBatch) -> _Extend:
+        config = extend_config(kind.shape, batch.num_tokens, batch.batch_size)
+        align = config.block_m // config.pack
+        items = batch.num_tokens // align + batch.batch_size
+        plan = allocate(batch.batch_size, items, align, items, self.device)
+        return _Extend(config, plan)
+
+    def _buffers(self, layer: AttentionLayer) -> tuple[torch.Tensor, torch.Tensor]:
+        pool = self.token_to_kv_pool
+        assert isinstance(pool, MHATokenToKVPool | MLATokenToKVPool)
+        return pool.get_kv_buffer(layer.layer_id)
+
+    def _decode(
+        self,
+        q: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        if not batch.batch_size:
+            return q.new_empty(0, layer.tp_q_head_num, layer.v_head_dim)
+        split = self._splits[self._kind(layer)]
+        spec = batch.spec_info
+        k, v = self._buffers(layer)
+        return split_attention(
+            self._kernels,
+            split.config,
+            split.plan,
+            q,
+            k,
+            v,
+            self.req_to_token_pool.req_to_token,
+            _options(layer),
+            queries=spec.draft_token_num if spec else 1,
+            tree=spec.tree_mask if spec else None,
+            sinks=sinks,
+            partials=split.partials,
+        )
+
+    _verify = _decode
+
+    def _extend(
+        self,
+        q: torch.Tensor,
+        layer: AttentionLayer,
+        batch: ForwardBatch,
+        sinks: torch.Tensor | None,
+    ) -> torch.Tensor:
+        if not batch.batch_size:
+            return q.new_empty(0, layer.tp_q_head_num, layer.v_head_dim)
+        assert batch.extend_start_loc is not None
+        assert batch.extend_seq_lens is not None
+        extend = self._extends[self._kind(layer)]
+        k, v = self._buffers(layer)
+        return extend_attention(
+            self._kernels,
+            extend.config,
+            extend.plan,
+            q,
+            k,
+            v,
+            self.req_to_token_pool.req_to_token,
+            batch.extend_start_loc,
+            batch.extend_seq_lens,
+            _options(layer),
+            causal=layer.is_causal,
+            kv_limit=batch.kv_limit,
+            sinks=sinks,
+        )
+
+
+def _options(layer: AttentionLayer) -> Options:
+    return Options(
+        layer.scaling,
+        layer.sliding_window_size,
+        layer.logit_cap,
+        layer.k_scale,
+        # The values of an MLA layer are stored with its keys.
+        layer.k_scale if layer.is_mla else layer.v_scale,
+    )

@@ -1,0 +1,1 @@
+"""The kernels. Import them through `..loading`, which decides: compiled or interpreted."""

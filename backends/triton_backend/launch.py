@@ -1,0 +1,96 @@
+"""How kernels are launched: tile sizes, warps, stages, and how finely the work is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class SplitConfig:
+    """Launch of the split-KV kernel. `per_sm`: programs wanted for each multiprocessor."""
+
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+    per_sm: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendConfig:
+    """Launch of the extend kernel. `pack`: query heads that share a tile, a power of two."""
+
+    block_m: int
+    block_n: int
+    warps: int
+    stages: int
+    pack: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the choice of a launch hangs on; dims and heads of a layer, widths in bytes."""
+
+    q_heads: int
+    kv_heads: int
+    qk_dim: int
+    v_dim: int
+    q_bytes: int
+    kv_bytes: int
+    mla: bool
+
+    @property
+    def group(self) -> int:
+        return self.q_heads // self.kv_heads
+
+
+def power_of_two(n: int, least: int = 1) -> int:
+    """The smallest power of two that is `n` and `least` or more."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+def halves(dim: int) -> tuple[int, int]:
+    """A head dim as two tile widths: the largest power of two in it, and the rest rounded up.
+
+    128 is (128, 0), 192 is (128, 64), 576 is (512, 64): little or nothing is padded.
+    """
+    first = max(16, 1 << (dim.bit_length() - 1))
+    rest = dim - first
+    return first, power_of_two(rest, 16) if rest > 0 else 0
+
+
+def split_config(shape: Shape, rows: int) -> SplitConfig:
+    """Tiles for decode and verify; `rows` is query heads of a KV head times queries."""
+    if shape.mla or shape.qk_dim > 256:
+        block_m = min(power_of_two(rows, 16), 32 if shape.q_bytes == 4 else 64)
+        block_n = 16 if shape.q_bytes == 4 else 32
+        return SplitConfig(block_m, block_n, 8 if block_m > 16 else 4, 2, 2)
+    block_m = min(power_of_two(rows, 16), 64)
+    width = max(shape.qk_dim, shape.v_dim) * max(shape.q_bytes, shape.kv_bytes)
+    block_n = 64 if width <= 256 else 32
+    stages = 3 if width <= 512 else 2
+    return SplitConfig(block_m, block_n, 4, stages, 8)
+
+
+def extend_config(shape: Shape, tokens: int, batch: int) -> ExtendConfig:
+    """Tiles for extend."""
+    if shape.mla or shape.qk_dim > 256:
+        return ExtendConfig(32, 16 if shape.q_bytes == 4 else 32, 8, 2, 1)
+    if shape.q_bytes == 4:
+        return ExtendConfig(32, 32, 4, 2, 1)
+    if max(shape.qk_dim, shape.v_dim) > 128:
+        return ExtendConfig(64, 64, 4, 2, 1)
+    few = tokens <= 32 * max(batch, 1)
+    pack = power_of_two(shape.group)
+    if few and pack <= 64:
+        return ExtendConfig(64, 64, 4, 2, pack)
+    return ExtendConfig(128, 64, 8, 3, 1)
+
+
+def multiprocessors(device: torch.device) -> int:
+    """Multiprocessors of a GPU; for the interpreter two: it runs programs one by one."""
+    if device.type == "cpu":
+        return 2
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,0 +1,205 @@
+"""The `triton` backend under Triton's interpreter, against the float64 reference."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from attn_lint.backends import bundled  # noqa: E402, F401  # registers
+from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
+from attn_lint.backends.interface.capabilities import Request, tolerance_of  # noqa: E402
+from attn_lint.backends.interface.errors import Refused  # noqa: E402
+from attn_lint.backends.reference import attention, relative_error  # noqa: E402
+from attn_lint.backends.registry import create_backend  # noqa: E402
+from attn_lint.backends.triton_backend import metadata  # noqa: E402
+from attn_lint.backends.triton_backend.launch import halves  # noqa: E402
+from attn_lint.backends.triton_backend.loading import load_kernels  # noqa: E402
+from attn_lint.backends.verify.scenario import Lengths, draw  # noqa: E402
+
+ROOM = Path(metadata.__file__).parent
+CPU = torch.device("cpu")
+BASE = Request(q_heads=4, kv_heads=2, qk_head_dim=64, v_head_dim=64)
+MLA = {"family": "mla", "kv_heads": 1, "qk_head_dim": 576, "v_head_dim": 512, "page_size": 64}
+TREE = {"mode": "target_verify", "draft_tokens": 5, "tree": True}
+CHAIN = {"mode": "target_verify", "draft_tokens": 3}
+EXTEND = {"mode": "extend"}
+
+
+def error_of(request: Request, seed: int = 0, longest: int = 70) -> float:
+    scenario = draw(request, seed, longest=longest)
+    backend = create_backend("triton", scenario.runner)
+    backend.init_forward_metadata(scenario.batch)
+    out = backend.forward(
+        scenario.q, scenario.k, scenario.v, scenario.layer, scenario.batch, sinks=scenario.sinks
+    )
+    return relative_error(
+        out, attention(scenario.q, scenario.layer, scenario.batch, scenario.sinks)
+    )
+
+
+@pytest.mark.parametrize(
+    "traits",
+    [
+        {},
+        {"dtype": "float16", "kv_dtype": "float16"},
+        {"dtype": "float32", "kv_dtype": "float32"},
+        {"kv_dtype": "fp8_e4m3"},
+        {"kv_dtype": "fp8_e5m2"},
+        {"dtype": "float32", "kv_dtype": "bfloat16"},
+        {"page_size": 1},
+        {"page_size": 64},
+        {"window": True, "sinks": True, "logit_cap": True},
+        {"q_heads": 2},
+        {"q_heads": 7, "kv_heads": 1},
+        {"qk_head_dim": 192, "v_head_dim": 128},
+        {"qk_head_dim": 72, "v_head_dim": 72},
+        {**MLA},
+        {**CHAIN},
+        {**CHAIN, "window": True},
+        {**CHAIN, "draft_tokens": 36, "kv_heads": 2, "page_size": 4},
+        {**TREE},
+        {**TREE, "window": True, "kv_dtype": "fp8_e5m2"},
+        {**TREE, **MLA, "kv_dtype": "fp8_e4m3"},
+        {**EXTEND},
+        {**EXTEND, "kv_dtype": "fp8_e4m3"},
+        {**EXTEND, "dtype": "float32", "kv_dtype": "float32"},
+        {**EXTEND, "window": True, "sinks": True, "logit_cap": True},
+        {**EXTEND, "causal": False},
+        {**EXTEND, "multimodal": True},
+        {**EXTEND, "multimodal": True, "window": True},
+        {**EXTEND, "q_heads": 6},
+        {**EXTEND, "qk_head_dim": 192, "v_head_dim": 128},
+        {**EXTEND, **MLA},
+    ],
+    ids=lambda traits: "-".join(f"{key}={value}" for key, value in traits.items()) or "decode",
+)
+def test_agrees_with_the_reference(traits: dict[str, object]) -> None:
+    request = replace(BASE, **traits)  # type: ignore[arg-type]
+    assert error_of(request) < tolerance_of(request.dtype, request.kv_dtype)
+
+
+def test_window_of_one_key_and_of_all() -> None:
+    for window in (0, 1000):
+        scenario = draw(replace(BASE, window=True), 1, longest=40, window=window)
+        backend = create_backend("triton", scenario.runner)
+        backend.init_forward_metadata(scenario.batch)
+        out = backend.forward(scenario.q, scenario.k, scenario.v, scenario.layer, scenario.batch)
+        ref = attention(scenario.q, scenario.layer, scenario.batch)
+        assert relative_error(out, ref) < 2e-2
+
+
+def test_long_prompts_take_the_large_tiles() -> None:
+    request = replace(BASE, mode="extend", q_heads=2, kv_heads=1)
+    scenario = draw(request, 2, lengths=Lengths((70, 0), (150, 131)))
+    backend = create_backend("triton", scenario.runner)
+    backend.init_forward_metadata(scenario.batch)
+    out = backend.forward(scenario.q, scenario.k, scenario.v, scenario.layer, scenario.batch)
+    assert relative_error(out, attention(scenario.q, scenario.layer, scenario.batch)) < 2e-2
+
+
+def test_an_empty_batch_gives_an_empty_output() -> None:
+    scenario = draw(BASE, 0, longest=20)
+    backend = create_backend("triton", scenario.runner)
+    runner = scenario.runner
+    batch = ForwardBatch.decode(runner.req_to_token_pool, runner.token_to_kv_pool, [], [])
+    backend.init_forward_metadata(batch)
+    out = backend.forward(scenario.q[:0], scenario.k[:0], scenario.v[:0], scenario.layer, batch)
+    assert out.shape == (0, 4 * 64)
+
+
+@pytest.mark.parametrize(
+    "traits",
+    [
+        {"kv_dtype": "fp4_e2m1"},
+        {"qk_head_dim": 320, "v_head_dim": 320},
+        {"causal": False},
+        {"qk_head_dim": 20, "v_head_dim": 20},
+    ],
+)
+def test_refuses_before_any_kernel(traits: dict[str, object]) -> None:
+    scenario = draw(replace(BASE, **traits), 0, longest=20)  # type: ignore[arg-type]
+    backend = create_backend("triton", scenario.runner)
+    with pytest.raises(Refused):
+        backend.init_forward_metadata(scenario.batch)
+
+
+@pytest.mark.parametrize("window", [None, 40])
+def test_a_plan_hands_out_every_key_once(window: int | None) -> None:
+    lens = torch.tensor([1, 16, 17, 300, 0, 129] + [5] * 140, dtype=torch.int32)
+    rows = torch.arange(len(lens)) + 3
+    plan = metadata.allocate(len(lens), 20 + len(lens), 16, 20, CPU)
+    reach = None if window is None else window + 1
+    metadata.fill(plan, load_kernels(CPU), lens, rows, reach=reach)
+    seen: dict[int, list[int]] = {i: [] for i in range(len(lens))}
+    for request, start, stop, row, kv_len, *_ in plan.items.tolist():
+        if request < 0:
+            continue
+        assert stop > start and start % 16 == 0
+        assert (row, kv_len) == (request + 3, lens[request])
+        seen[request] += range(start, stop)
+    for request, keys in seen.items():
+        length = int(lens[request])
+        first = 0 if reach is None else max(0, length - reach) // 16 * 16
+        assert sorted(keys) == list(range(first, length))
+    counts = [sum(r == i for r in plan.items[:, 0].tolist()) for i in range(len(lens))]
+    assert plan.item_indptr.diff().tolist() == counts
+    assert max(counts) > 1
+
+
+def test_a_plan_hands_out_every_query_once_and_the_longest_work_first() -> None:
+    counts = torch.tensor([1, 130, 64], dtype=torch.int32)
+    plan = metadata.allocate(3, 195 // 64 + 3, 64, 1, CPU)
+    metadata.fill(plan, load_kernels(CPU), counts + 9, torch.arange(3), query_counts=counts)
+    items = [row[:3] for row in plan.items.tolist() if row[0] >= 0]
+    assert items == [[0, 0, 1], [1, 128, 130], [1, 64, 128], [1, 0, 64], [2, 0, 64]]
+
+
+@pytest.mark.parametrize(
+    ("dim", "tiles"), [(16, (16, 0)), (72, (64, 16)), (128, (128, 0)), (576, (512, 64))]
+)
+def test_head_dims_are_padded_little(dim: int, tiles: tuple[int, int]) -> None:
+    assert halves(dim) == tiles
+
+
+def test_every_product_goes_through_the_one_that_widens() -> None:
+    """The interpreter multiplies bf16 and fp8 wrongly, without a word."""
+    for path in sorted(ROOM.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef) or function.name == "dot":
+                continue
+            for node in ast.walk(function):
+                called = isinstance(node, ast.Attribute) and node.attr.startswith("dot")
+                assert not called, f"{path.name}: {function.name} multiplies on its own"
+                assert not isinstance(node, ast.MatMult), f"{path.name}: {function.name}"
+
+
+def test_compiled_and_interpreted_kernels_share_a_process() -> None:
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    assert isinstance(load_kernels(CPU).split, InterpretedFunction)
+    assert isinstance(load_kernels(torch.device("cuda")).split, JITFunction)
+    assert error_of(BASE, longest=20) < 2e-2
+
+
+def test_kernels_compile_for_a_gpu_that_is_not_here() -> None:
+    """In a process of its own, since it replaces Triton's driver."""
+    code = (
+        "from tests.benchmarks.tune_triton import *\n"
+        "for work in (Work('decode', 1, 64), Work('extend', 1, 64, 64)):\n"
+        "    print(compile_one(work, configs(work)[0][0], 90))\n"
+    )
+    root = ROOM.parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("shared") == 2
