@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ..matrix.loader import data_folder
-from .audit import evidence
-from .audit.run import audit
 from .changes import as_text as changes_as_text
 from .changes import changes
 from .drift.engine import check_pages
@@ -33,6 +31,7 @@ from .listing import as_text, listing
 from .pages.page import Page, parse_page
 from .reporting import summary
 from .settings import EXIT_CLEAN, EXIT_FINDINGS, Output
+from .source.modules import unvalidated
 from .source.soundness import unsound
 from .source.tree import SourceTree
 
@@ -45,11 +44,12 @@ JudgeMaker = Callable[[str | None, Sequence[Page]], LaunchJudge | None]
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Leave garbage alone: what a run allocates lives until its end."""
+    """Leave garbage and the parser's nodes alone: what a run allocates lives until its end."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with unvalidated():
+            yield
     finally:
         if enabled:
             gc.enable()
@@ -258,6 +258,10 @@ def run_audit(
     Raises:
         InputError: the tree or the data is not there, or the record cannot be written.
     """
+    # The audit brings the reader of flags along, which no other command needs.
+    from .audit import evidence
+    from .audit.run import audit
+
     folder = folder or Path(data_folder(release=release))
     if not folder.is_dir():
         raise InputError(f"{folder}: no data of a release there")

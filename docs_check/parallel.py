@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
+#: More processes than this cost more than they bring.
+_MOST = 4
 
 
 def start(task: Callable[[], T]) -> Callable[[], T]:
@@ -42,9 +44,17 @@ def start(task: Callable[[], T]) -> Callable[[], T]:
 def _can_fork() -> bool:
     if not hasattr(os, "fork") or sys.platform == "darwin":
         return False
+    return _available() > 1
+
+
+def processors() -> int:
+    """How many shares of a task that can be cut at will are worth their processes."""
+    return min(_available(), _MOST) if _can_fork() else 1
+
+
+def _available() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
-    count = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return count > 1
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _serve(task: Callable[[], object], reader: int, writer: int) -> None:

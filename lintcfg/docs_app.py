@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -254,6 +255,18 @@ def diff(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one of these commands; `arguments` begin with docs or facts."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _run(arguments)
+    finally:
+        # The process ends next: what a run leaves need not be looked through for garbage.
+        gc.freeze()
+        if collecting:
+            gc.enable()
+
+
+def _run(arguments: Sequence[str]) -> int:
     from .app import invoke
 
     if list(arguments[:2]) == ["docs", "generate"]:

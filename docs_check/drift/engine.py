@@ -13,7 +13,7 @@ from ..facts.code import CodeFacts
 from ..facts.diffusion import DiffusionFacts
 from ..launches import LaunchJudge
 from ..pages.page import Page
-from ..parallel import start
+from ..parallel import processors, start
 from ..source.soundness import unsound
 from ..source.tree import Problem, SourceTree
 from .context import Context
@@ -51,7 +51,6 @@ class _Share:
     findings: list[DriftFinding] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
-    sound: list[str] = field(default_factory=list)
 
 
 def check_pages(
@@ -74,13 +73,9 @@ def check_pages(
     def all_on_diffusion() -> _Share:
         share = rules_on(diffusion)
         share.findings += missing_facts(checker.facts, checker.diffusion, package)
-        share.sound = share.read
-        share.problems += unsound(tree, share.read)
         return share
 
     shares: list[Callable[[], _Share]] = []
-    if server:
-        shares.append(start(partial(_likely_sound, tree)))
     if diffusion:
         shares.append(start(all_on_diffusion))
     if server:
@@ -90,21 +85,18 @@ def check_pages(
         shares.append(lambda: _Share(missing))
     done = [waiting() for waiting in reversed(shares)]
     findings = in_order(one for part in done for one in part.findings)
-    sound = {file for part in done for file in part.sound}
-    rest = sorted({file for part in done for file in part.read} - sound)
-    problems = [one for part in done for one in part.problems] + unsound(tree, rest)
+    problems = [one for part in done for one in part.problems]
+    problems += _unsound(tree, {file for part in done for file in part.read})
     return [*_once(findings), *unreadable_source(_one_a_place(problems), version, package)]
 
 
-def _likely_sound(tree: SourceTree) -> _Share:
-    """Look whether the files that rules are likely to read are valid, before they read them."""
-    likely = load("scan")["likely"]
-    files = [
-        file
-        for file in tree.candidates(likely["folders"])
-        if any(word.encode() in tree.raw(file) for word in likely["words"])
-    ]
-    return _Share(problems=unsound(tree, files), sound=files)
+def _unsound(tree: SourceTree, files: Iterable[str]) -> list[Problem]:
+    """What is no valid Python among the files that were read, looked for by several processes."""
+    largest_first = sorted(files, key=lambda file: (-tree.size(file), file))
+    count = processors()
+    parts = [largest_first[number::count] for number in range(count)]
+    shares = [start(partial(unsound, tree, part)) for part in parts]
+    return [problem for waiting in shares for problem in waiting()]
 
 
 def _once(findings: Iterable[DriftFinding]) -> list[DriftFinding]:

@@ -396,31 +396,27 @@ class CodeFacts:
     def defining_files(self, name: str) -> list[str]:
         """Files that define a function or class of this name, at any level."""
         if name not in self._definitions:
-            pattern = re.compile(rf"^[ \t]*(?:async )?(?:def|class) {re.escape(name)}\b".encode(),
-                                 re.M)  # fmt: skip
-            needle = name.encode()
             files = self.tree.candidates(["srt", "multimodal_gen"])
-            self._definitions[name] = [
-                file
-                for file in files
-                if needle in (raw := self.tree.raw(file)) and pattern.search(raw)
-            ]
+            self._definitions[name] = [file for file in files if self._defined_in(file, name)]
         return self._definitions[name]
+
+    def _defined_in(self, file: str, name: str) -> bool:
+        raw = self.tree.raw(file)
+        return any(
+            (needle := f"{word} {name}".encode()) in raw
+            and re.search(rb"^[ \t]*(?:async )?" + re.escape(needle) + rb"\b", raw, re.M)
+            for word in ("def", "class")
+        )
 
     def defines(self, name: str) -> bool:
         """Whether anything of this name is defined; files on attention are looked at first."""
         if name in self._definitions:
             return bool(self._definitions[name])
-        pattern = re.compile(rf"^[ \t]*(?:async )?(?:def|class) {re.escape(name)}\b".encode(), re.M)
-        needle = name.encode()
-        files = self.tree.candidates(["srt", "multimodal_gen"])
-        for near in (True, False):
-            for file in files:
-                if ("attention" in file or "platforms" in file) is near:
-                    raw = self.tree.raw(file)
-                    if needle in raw and pattern.search(raw):
-                        return True
-        return False
+        files = sorted(
+            self.tree.candidates(["srt", "multimodal_gen"]),
+            key=lambda file: not ("attention" in file or "platforms" in file),
+        )
+        return any(self._defined_in(file, name) for file in files)
 
     def other_flag(self, spelling: str) -> bool:
         """Whether another program of the tree declares a flag: a benchmark, the router."""

@@ -153,7 +153,8 @@ class _Reader:
     def read(self) -> None:
         from markdown_it import MarkdownIt
 
-        tokens = MarkdownIt("commonmark").enable("table").parse(self.masked)
+        # Blocks are all that is asked of it: cells and spans are read from the source.
+        tokens = MarkdownIt("commonmark").enable("table").disable("inline").parse(self.masked)
         stack: list[tuple[str, int | None, Block | None]] = []
         row: list[Cell] | None = None
         table: Table | None = None

@@ -168,7 +168,7 @@ class Codebase:
         tree: cst.Module | None
         try:
             self.parsed_bytes += len(segment.text)
-            with _unvalidated():
+            with unvalidated():
                 tree = cst.parse_module(segment.text)
         except cst.ParserSyntaxError as error:
             tree = None
@@ -307,12 +307,16 @@ class Codebase:
 
 
 @contextmanager
-def _unvalidated() -> Iterator[None]:
+def unvalidated() -> Iterator[None]:
     """Leave out the check of every node on its way out of libcst's own parser.
 
-    It guards trees that are built by hand; here it would cost as much as parsing itself.
+    It guards trees that are built by hand; here it would cost as much as parsing itself. Each
+    change of a base class costs as much again, so a run enters this once, around all it does.
     """
     checked = cst.CSTNode.__post_init__
+    if checked is _unchecked:
+        yield
+        return
     cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign,assignment]
     try:
         yield
@@ -337,11 +341,18 @@ def _cheap_lines(segment: Segment) -> dict[int, int]:
     if not isinstance(order, sx.Order):
         return found
     try:
-        reference = [node.lineno for node in _in_order(ast.parse(segment.text))]
+        reference = list(_in_order(ast.parse(segment.text)))
     except (SyntaxError, ValueError, RecursionError):
         reference = []
+    decorators = [
+        decorator.lineno for node in reference for decorator in getattr(node, "decorator_list", ())
+    ]
     if len(reference) == len(order.statements):
-        found = dict(zip(order.statements, reference, strict=True))
+        lines = [node.lineno for node in reference]
+        found = dict(zip(order.statements, lines, strict=True))
+        found.update((node, found[owner]) for node, owner in order.alone.items())
+    if len(decorators) == len(order.decorators):
+        found.update(zip(order.decorators, decorators, strict=True))
     places = string_lines(segment.text)
     if len(places) == len(order.strings):
         found.update(zip(order.strings, places, strict=True))

@@ -197,9 +197,13 @@ def _class_members(segment: Segment) -> Iterator[Segment]:
     first = re.search(r"^([ \t]+)(?=[^\W\d]|@)", masked, re.M)
     if first is None:
         return
-    margin = re.compile(rf"^{first[1]}", re.M)
     line = segment.line + segment.text.count("\n", 0, body_start)
     yield from _cut(
-        segment.file, margin.sub("", segment.text[body_start:]), margin.sub("", masked), line,
-        f"{segment.qualname}.", segment.indent + len(first[1]),
+        segment.file, _without(first[1], segment.text[body_start:]), _without(first[1], masked),
+        line, f"{segment.qualname}.", segment.indent + len(first[1]),
     )  # fmt: skip
+
+
+def _without(margin: str, text: str) -> str:
+    """The text with a margin taken off every line that has it."""
+    return text.removeprefix(margin).replace(f"\n{margin}", "\n")

@@ -243,13 +243,16 @@ _BINARY: dict[type[cst.BaseBinaryOp], str] = {
 
 @dataclass(slots=True)
 class Order:
-    """Statements and strings in the order of the text, by the identity of libcst's nodes.
+    """Statements, decorators and strings in the order of the text, by the identity of nodes.
 
-    They are what positions are matched by; conversion below goes in the order of the text.
+    They are what positions are matched by; conversion below goes in the order of the text. `alone`
+    are expressions that are all of a statement, with that statement.
     """
 
     statements: list[int] = field(default_factory=list)
+    decorators: list[int] = field(default_factory=list)
     strings: list[int] = field(default_factory=list)
+    alone: dict[int, int] = field(default_factory=dict)
 
 
 _order = Order()
@@ -476,6 +479,7 @@ def _small(node: cst.BaseSmallStatement) -> Stmt:
     _order.statements.append(id(node))
     found: Stmt = Blank()
     if isinstance(node, cst.Expr):
+        _order.alone[id(node.value)] = id(node)
         found = Do(expression(node.value))
     elif isinstance(node, cst.Return):
         found = Return(expression(node.value) if node.value else None)
@@ -550,13 +554,13 @@ def _compound(node: cst.CSTNode) -> Stmt:
     if isinstance(node, cst.If):
         found = If(expression(node.test), _block(node.body), _block(node.orelse))
     elif isinstance(node, cst.FunctionDef):
-        decorators = [expression(decorator.decorator) for decorator in node.decorators]
+        decorators = _decorators(node.decorators)
         params = _params(node.params)
         if node.returns is not None:
             expression(node.returns.annotation)
         found = Def(node.name.value, params, _block(node.body), decorators)
     elif isinstance(node, cst.ClassDef):
-        decorators = [expression(decorator.decorator) for decorator in node.decorators]
+        decorators = _decorators(node.decorators)
         bases = [expression(base.value) for base in node.bases]
         found = Class(node.name.value, bases, _block(node.body), decorators)
     elif isinstance(node, cst.For):
@@ -581,6 +585,11 @@ def _compound(node: cst.CSTNode) -> Stmt:
         found = _match(node)
     found.origin = node
     return found
+
+
+def _decorators(nodes: Sequence[cst.Decorator]) -> list[Expr]:
+    _order.decorators += [id(node.decorator) for node in nodes]
+    return [expression(node.decorator) for node in nodes]
 
 
 def _match(node: cst.Match) -> Stmt:

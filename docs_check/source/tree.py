@@ -11,7 +11,7 @@ import io
 import os
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class SourceTree:
     root: Path
     skip: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
-    _files: dict[str, int] | None = None
+    _files: dict[str, None] | None = None
     _bytes: dict[str, bytes] = field(default_factory=dict)
     _texts: dict[str, str | None] = field(default_factory=dict)
     _candidates: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -87,10 +87,10 @@ class SourceTree:
         """Files whose text was asked for so far."""
         return list(self._texts)
 
-    def files(self) -> dict[str, int]:
-        """Every Python file: path below the package (with `/`) and size in bytes."""
+    def files(self) -> Collection[str]:
+        """Every Python file: path below the package, with `/`, in order."""
         if self._files is None:
-            self._files = dict(sorted(_walk(self.root, "")))
+            self._files = dict.fromkeys(sorted(self._walk(str(self.root), "", set())))
         return self._files
 
     def exists(self, path: str) -> bool:
@@ -131,14 +131,21 @@ class SourceTree:
         data = self._bytes.get(name)
         if data is None:
             try:
-                with open(self.root / name, "rb") as file:  # noqa: PTH123 - thousands of files
+                with open(f"{self.root}/{name}", "rb", 0) as file:  # noqa: PTH123 - of thousands
                     data = file.read()
             except OSError as error:
-                self.problem(name, 0, f"cannot be read: {error.strerror or error}")
+                self.problem(name, 0, f"cannot be read: {_reason(error)}")
                 data = b""
             data = data.removeprefix(codecs.BOM_UTF8)
             self._bytes[name] = data
         return data
+
+    def size(self, name: str) -> int:
+        """A file's size in bytes, 0 where it cannot be told."""
+        try:
+            return os.stat(os.path.join(self.root, name)).st_size  # noqa: PTH116, PTH118
+        except OSError:
+            return 0
 
     def text(self, name: str) -> str | None:
         """The decoded text of a file with `\\n` line ends, or None where it cannot be decoded."""
@@ -178,20 +185,32 @@ class SourceTree:
                 return name
         return None
 
-
-def _walk(folder: Path | str, prefix: str) -> Iterator[tuple[str, int]]:
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    for entry in entries:
-        name = entry.name
-        if name.startswith(".") or name == "__pycache__":
-            continue
+    def _walk(self, folder: str, prefix: str, followed: set[tuple[int, int]]) -> Iterator[str]:
+        """Python files below a folder; a folder that links lead to is entered by one of them."""
         try:
-            if entry.is_dir():
-                yield from _walk(entry.path, f"{prefix}{name}/")
-            elif name.endswith(".py"):
-                yield f"{prefix}{name}", 0
-        except OSError:
-            continue
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            self.problem(prefix.rstrip("/") or ".", 0, f"cannot be listed: {_reason(error)}")
+            return
+        for entry in entries:
+            name = entry.name
+            if name.startswith(".") or name == "__pycache__":
+                continue
+            try:
+                if not entry.is_dir():
+                    if name.endswith(".py"):
+                        yield f"{prefix}{name}"
+                    continue
+                if entry.is_symlink():
+                    target = entry.stat()
+                    if (target.st_dev, target.st_ino) in followed:
+                        continue
+                    followed.add((target.st_dev, target.st_ino))
+            except OSError as error:
+                self.problem(f"{prefix}{name}", 0, f"cannot be read: {_reason(error)}")
+                continue
+            yield from self._walk(entry.path, f"{prefix}{name}/", followed)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
