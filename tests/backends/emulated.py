@@ -80,7 +80,7 @@ class Prefill(Wrapper):
 
     def __init__(
         self,
-        workspace: torch.Tensor,
+        float_workspace_buffer: torch.Tensor,
         kv_layout: str = "NHD",
         use_cuda_graph: bool = False,
         qo_indptr_buf: Any = None,
@@ -223,7 +223,7 @@ class Decode(Wrapper):
 
     def __init__(
         self,
-        workspace: torch.Tensor,
+        float_workspace_buffer: torch.Tensor,
         kv_layout: str = "NHD",
         use_cuda_graph: bool = False,
         paged_kv_indptr_buffer: Any = None,
@@ -278,7 +278,7 @@ class Latent(Wrapper):
 
     def __init__(
         self,
-        workspace: torch.Tensor,
+        float_workspace_buffer: torch.Tensor,
         use_cuda_graph: bool = False,
         qo_indptr: Any = None,
         kv_indptr: Any = None,

@@ -1,0 +1,193 @@
+"""Build FlashInfer's modules ahead of time, on a machine with no GPU, and install them.
+
+    python scripts/flashinfer_modules.py list
+    python scripts/flashinfer_modules.py build --output modules [--arch 9.0a] [NAME …]
+    python scripts/flashinfer_modules.py install modules
+
+`build` needs flashinfer-python, a C++ compiler, ninja and nvcc. The nvcc of PyPI will do (packages
+nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime, nvidia-cuda-cccl and
+nvidia-curand, of one CUDA version); it is found beside Python, and what it lacks to link against
+is added to it. A module that is in the output folder already is left alone. `install` copies built
+modules into the FlashInfer of this environment, which then compiles nothing.
+
+The modules are those of flashinfer_modules.yaml beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+LIST = HERE / "flashinfer_modules.yaml"
+#: Enough for a linker to accept -lcuda; the real library comes with a driver.
+_STUB = "int cuInit(unsigned flags) { return flags != 0; }\n"
+
+
+def entries() -> Iterator[dict[str, Any]]:
+    """Every module of the list, lists of values multiplied out."""
+    import yaml
+
+    for row in yaml.safe_load(LIST.read_text(encoding="utf-8")):
+        values = [value if isinstance(value, list) else [value] for value in row.values()]
+        for combination in itertools.product(*values):
+            yield dict(zip(row, combination, strict=True))
+
+
+def spec_of(entry: dict[str, Any]) -> Any:
+    """FlashInfer's own description of a module: its name, sources and flags."""
+    import torch
+    from flashinfer.jit.attention import modules
+    from flashinfer.jit.quantization import gen_quantization_module
+    from flashinfer.jit.xqa import gen_xqa_module
+
+    dtypes = {
+        "bfloat16": torch.bfloat16,
+        "float16": torch.float16,
+        "fp8_e4m3": torch.float8_e4m3fn,
+        "fp8_e5m2": torch.float8_e5m2,
+        "fp4_e2m1": torch.uint8,
+    }
+    e = {key: dtypes.get(value, value) for key, value in entry.items()}
+    index = torch.int32
+    if e["kind"] == "quantization":
+        return gen_quantization_module()
+    if e["kind"] == "xqa":
+        return gen_xqa_module(
+            e["dtype"],
+            e["kv"],
+            e["page_size"],
+            e["head_dim"],
+            e["group"],
+            e["window"],
+            e["dtype"],
+            e["queries"],
+        )
+    if e["kind"] == "mla":
+        types = (e["dtype"], e["dtype"], e["dtype"], index)
+        return modules.gen_batch_mla_module(e["backend"], *types, e["rank"], e["rope"], False)
+    types = (e["q"], e.get("kv", e["q"]), e.get("out", e["q"]), index)
+    dims = (e["qk_head_dim"], e["v_head_dim"], 0, e.get("window", False))
+    cap = e.get("logit_cap", False)
+    if e["kind"] == "decode":
+        return modules.gen_batch_decode_module(*types, *dims, cap)
+    if e.get("sinks"):
+        return modules.gen_batch_prefill_attention_sink_module(e["backend"], *types, *dims)
+    return modules.gen_batch_prefill_module(e["backend"], *types, *dims, cap, False)
+
+
+def build(options: argparse.Namespace) -> int:
+    """Build what is missing in the output folder; the exit code says whether all is there."""
+    os.environ["FLASHINFER_CUDA_ARCH_LIST"] = options.arch
+    os.environ["MAX_JOBS"] = str(options.jobs)
+    os.environ.pop("FLASHINFER_DISABLE_JIT", None)
+    _find_cuda()
+    failed = []
+    for entry in entries():
+        spec = spec_of(entry)
+        target = options.output / spec.name / f"{spec.name}.so"
+        if target.exists() or (options.names and spec.name not in options.names):
+            continue
+        start = time.monotonic()
+        try:
+            spec.build(False)
+        except RuntimeError as error:
+            failed.append(spec.name)
+            print(f"{spec.name}: {str(error)[-2000:]}", file=sys.stderr, flush=True)
+            continue
+        _keep(Path(spec.jit_library_path), target)
+        megabytes = target.stat().st_size / 1e6
+        print(f"{time.monotonic() - start:6.0f} s {megabytes:6.2f} MB {spec.name}", flush=True)
+    return 1 if failed else 0
+
+
+def _keep(built: Path, target: Path) -> None:
+    """Copy a module without the symbols that only debuggers read."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    if shutil.which("strip"):
+        subprocess.run(["strip", "-o", str(part), str(built)], check=True)
+    else:
+        shutil.copyfile(built, part)
+    part.chmod(0o755)
+    part.replace(target)
+
+
+def _find_cuda() -> None:
+    """Point FlashInfer at an nvcc: the one of CUDA_HOME, of the system, or of PyPI."""
+    if os.environ.get("CUDA_HOME") or shutil.which("nvcc"):
+        return
+    found = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/nvcc"))
+    if not found:
+        sys.exit("no nvcc: set CUDA_HOME, or pip install nvidia-cuda-nvcc and what its help names")
+    home = found[-1].parent.parent
+    os.environ["CUDA_HOME"] = str(home)
+    library = home / "lib"
+    if not (home / "lib64").exists():
+        (home / "lib64").symlink_to("lib")
+    runtime = sorted(library.glob("libcudart.so.*"))
+    if runtime and not (library / "libcudart.so").exists():
+        (library / "libcudart.so").symlink_to(runtime[-1].name)
+    stub = library / "stubs" / "libcuda.so"
+    if not stub.exists():
+        stub.parent.mkdir(exist_ok=True)
+        compiler = os.environ.get("CC", "cc")
+        command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-x", "c", "-"]
+        subprocess.run([*command, "-o", str(stub)], input=_STUB, text=True, check=True)
+
+
+def install(options: argparse.Namespace) -> int:
+    """Copy built modules to where the FlashInfer of this environment looks for them."""
+    from flashinfer.jit import env
+
+    built = sorted(options.folder.glob("*/*.so"))
+    if not built:
+        sys.exit(f"{options.folder} holds no modules (NAME/NAME.so)")
+    for source in built:
+        target = Path(env.FLASHINFER_AOT_DIR) / source.parent.name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    print(f"{len(built)} modules in {env.FLASHINFER_AOT_DIR}")
+    return 0
+
+
+def names(options: argparse.Namespace) -> int:
+    """Print the modules of the list."""
+    os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", options.arch)
+    for entry in entries():
+        print(spec_of(entry).name)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True)
+    for name, run in (("list", names), ("build", build)):
+        command = commands.add_parser(name, help=run.__doc__)
+        command.set_defaults(run=run)
+        command.add_argument("--arch", default="9.0a", help="compute capability (default 9.0a)")
+        if name == "build":
+            command.add_argument("names", nargs="*", help="modules to build (default: all)")
+            command.add_argument("--output", type=Path, required=True)
+            command.add_argument("--jobs", type=int, default=os.cpu_count())
+    command = commands.add_parser("install", help=install.__doc__)
+    command.set_defaults(run=install)
+    command.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    code: int = options.run(options)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""What adapters refuse, and the parts they share: page lists, tails, built modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from attn_lint.backends import bundled, registry  # noqa: F401  # registers
+from attn_lint.backends.interface.capabilities import Request
+from attn_lint.backends.interface.errors import NotInstalled, UnknownBackend
+from attn_lint.backends.not_bundled import NOT_BUNDLED
+from attn_lint.backends.registry import CAPABILITIES
+
+HOPPER = Request(device="cuda", capability=(9, 0))
+LATENT = replace(
+    HOPPER, family="mla", page_size=64, q_heads=128, kv_heads=1, qk_head_dim=576, v_head_dim=512
+)
+VERIFY: dict[str, Any] = {"mode": "target_verify", "draft_tokens": 4}
+LIBRARY = ("flashinfer", "fa3", "fa4", "trtllm_mha", "flashmla")
+
+
+def reasons(name: str, request: Request) -> list[str]:
+    return [refusal.reason for refusal in CAPABILITIES[name].refusals(request)]
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("flashinfer", HOPPER),
+        ("flashinfer", replace(HOPPER, page_size=1)),
+        ("flashinfer", replace(HOPPER, **VERIFY, tree=True, window=True)),
+        ("flashinfer", replace(HOPPER, mode="extend", multimodal=True)),
+        ("flashinfer", replace(HOPPER, kv_dtype="fp8_e5m2")),
+        ("flashinfer", replace(HOPPER, kv_dtype="fp4_e2m1")),
+        ("flashinfer", replace(HOPPER, qk_head_dim=192)),
+        ("flashinfer", LATENT),
+        ("fa3", HOPPER),
+        ("fa3", replace(HOPPER, kv_dtype="fp8_e4m3")),
+        ("fa3", LATENT),
+        ("fa4", replace(HOPPER, sinks=True, window=True, mode="extend")),
+        ("trtllm_mha", replace(HOPPER, **VERIFY, tree=True)),
+        ("trtllm_mha", replace(HOPPER, page_size=128, window=True, sinks=True)),
+        ("trtllm_mha", replace(HOPPER, mode="extend", kv_dtype="fp8_e4m3")),
+        ("flashmla", LATENT),
+        ("flashmla", replace(LATENT, kv_dtype="fp8_e4m3", **VERIFY)),
+        *[(name, replace(HOPPER, mode="idle", page_size=7)) for name in LIBRARY],
+    ],
+    ids=str,
+)
+def test_carried(name: str, request_: Request) -> None:
+    assert reasons(name, request_) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "said"),
+    [
+        # XQA would read e5m2 as 16-bit numbers and answer.
+        ("trtllm_mha", replace(HOPPER, kv_dtype="fp8_e5m2"), "fp8_e5m2"),
+        ("trtllm_mha", replace(HOPPER, kv_dtype="fp4_e2m1"), "fp4_e2m1"),
+        ("trtllm_mha", replace(HOPPER, page_size=1), "page size 1"),
+        ("trtllm_mha", replace(HOPPER, page_size=256), "page size 256"),
+        ("trtllm_mha", replace(HOPPER, q_heads=64, kv_heads=1), "64"),
+        ("trtllm_mha", replace(HOPPER, **VERIFY, window=True), "window"),
+        ("trtllm_mha", replace(HOPPER, logit_cap=True), "logit cap"),
+        ("trtllm_mha", replace(HOPPER, qk_head_dim=192), "192"),
+        ("trtllm_mha", replace(HOPPER, **VERIFY, capability=(10, 0), tree=True), "mask"),
+        ("trtllm_mha", replace(HOPPER, capability=(8, 0)), "8.0"),
+        ("trtllm_mha", LATENT, "mla"),
+        ("fa3", replace(HOPPER, **VERIFY, tree=True), "tree"),
+        ("fa3", replace(HOPPER, mode="extend", multimodal=True), "multimodal"),
+        ("fa3", replace(HOPPER, kv_dtype="fp8_e4m3", sinks=True), "sinks"),
+        ("fa3", replace(HOPPER, kv_dtype="fp8_e4m3", logit_cap=True), "logit cap"),
+        ("fa3", replace(HOPPER, kv_dtype="fp8_e5m2"), "fp8_e5m2"),
+        ("fa3", replace(HOPPER, capability=(10, 0)), "10.0"),
+        ("fa4", replace(HOPPER, kv_dtype="fp8_e4m3"), "fp8_e4m3"),
+        ("fa4", replace(HOPPER, page_size=1), "page size 1"),
+        ("fa4", replace(HOPPER, capability=(12, 0)), "12.0"),
+        ("flashmla", replace(LATENT, page_size=16), "page size 16"),
+        ("flashmla", replace(LATENT, dtype="float16", kv_dtype="float16"), "float16"),
+        ("flashmla", replace(LATENT, **VERIFY, tree=True), "tree"),
+        ("flashmla", replace(LATENT, mode="extend", kv_dtype="fp8_e4m3"), "e4m3"),
+        ("flashmla", replace(LATENT, capability=(10, 0)), "10.0"),
+        ("flashmla", HOPPER, "mha"),
+        ("flashinfer", replace(HOPPER, dtype="float32", kv_dtype="float32"), "float32"),
+        ("flashinfer", replace(HOPPER, kv_dtype="float16"), "queries' dtype"),
+        ("flashinfer", replace(HOPPER, sinks=True, **VERIFY, tree=True), "sinks"),
+        ("flashinfer", replace(HOPPER, sinks=True, mode="extend", multimodal=True), "sinks"),
+        ("flashinfer", replace(HOPPER, sinks=True, logit_cap=True), "logit cap"),
+        ("flashinfer", replace(HOPPER, qk_head_dim=80, v_head_dim=80), "80"),
+        ("flashinfer", replace(HOPPER, qk_head_dim=128, v_head_dim=64), "192 and 128"),
+        ("flashinfer", replace(LATENT, kv_dtype="fp8_e4m3"), "queries' dtype"),
+        ("flashinfer", replace(LATENT, **VERIFY, tree=True), "custom mask"),
+        ("flashinfer", replace(LATENT, window=True), "sliding window"),
+        ("flashinfer", replace(LATENT, qk_head_dim=256, v_head_dim=128), "latents of 512"),
+        ("flashinfer", replace(HOPPER, qk_head_dim=576, v_head_dim=512), "for MLA"),
+        *[(name, replace(HOPPER, device="cpu", capability=None), "cpu") for name in LIBRARY],
+        *[(name, replace(HOPPER, causal=False), "bidirectional") for name in LIBRARY[:4]],
+    ],
+    ids=str,
+)
+def test_refused(name: str, request_: Request, said: str) -> None:
+    given = reasons(name, request_)
+    assert given
+    assert any(said in reason for reason in given), given
+
+
+def test_every_reason_is_given() -> None:
+    request = replace(
+        HOPPER, device="cpu", capability=None, kv_dtype="fp8_e5m2", page_size=1, logit_cap=True
+    )
+    assert len(reasons("trtllm_mha", request)) == 5
+
+
+def test_not_bundled() -> None:
+    with pytest.raises(UnknownBackend, match=r"trtllm_mla is not bundled: .*Hopper"):
+        registry.capabilities_of("trtllm_mla")
+    assert not set(NOT_BUNDLED) & set(CAPABILITIES)
+
+
+def test_a_missing_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        if "." in name:
+            raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(registry.importlib.util, "find_spec", absent)
+    for name in LIBRARY:
+        with pytest.raises(NotInstalled, match="pip install"):
+            registry.create_backend(name, SimpleNamespace())  # type: ignore[arg-type]
+
+
+def test_listing_imports_no_library() -> None:
+    code = (
+        "import sys; from attn_lint.backends import bundled;"
+        "print([m for m in ('torch', 'flashinfer', 'flash_mla', 'triton') if m in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "[]"
+
+
+class TestModules:
+    """Modules that are not built are refused with what to do."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        pytest.importorskip("torch")
+        env = SimpleNamespace(FLASHINFER_AOT_DIR=tmp_path / "aot", FLASHINFER_JIT_DIR=tmp_path)
+        monkeypatch.setitem(sys.modules, "flashinfer", SimpleNamespace())
+        monkeypatch.setitem(sys.modules, "flashinfer.jit", SimpleNamespace(env=env))
+        for name in ("FLASHINFER_NVCC", "CUDA_PATH", "FLASHINFER_DISABLE_JIT"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path / "none"))
+        monkeypatch.setenv("PATH", "")
+        return tmp_path
+
+    def missing(self, *names: str) -> list[str]:
+        from attn_lint.backends.library import modules
+
+        return [refusal.reason for refusal in modules.missing(names)]
+
+    def test_no_compiler(self, folder: Path) -> None:
+        (reason,) = self.missing("alpha", "alpha")
+        assert "alpha is not built, and there is no CUDA compiler" in reason
+
+    def test_built(self, folder: Path) -> None:
+        for base, name in (("aot", "alpha"), (".", "beta")):
+            module = folder / base / name / f"{name}.so"
+            module.parent.mkdir(parents=True)
+            module.touch()
+        assert self.missing("alpha", "beta") == []
+        assert len(self.missing("alpha", "gamma", "delta")) == 2
+
+    def test_a_compiler_is_enough(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        nvcc = folder / "none" / "bin" / "nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.touch(mode=0o755)
+        assert self.missing("alpha") == []
+        monkeypatch.setenv("FLASHINFER_DISABLE_JIT", "1")
+        (reason,) = self.missing("alpha")
+        assert "FLASHINFER_DISABLE_JIT is set" in reason
+
+
+class TestBatches:
+    """Page lists and tables against what the table of slots says."""
+
+    def draw(self, **traits: Any) -> Any:
+        pytest.importorskip("torch")
+        from attn_lint.backends.verify.scenario import draw
+
+        return draw(Request(q_heads=2, kv_heads=1, qk_head_dim=16, v_head_dim=16, **traits), 3)
+
+    @pytest.mark.parametrize("page", [1, 16, 64])
+    @pytest.mark.parametrize("traits", [{"mode": "decode"}, {"mode": "extend"}, VERIFY])
+    def test_pages(self, page: int, traits: dict[str, Any]) -> None:
+        batch = self.draw(page_size=page, **traits).batch
+        from attn_lint.backends.library import paging
+
+        lengths = paging.host_lengths(batch)
+        listed = paging.page_list(batch, lengths)
+        table = paging.page_table(batch, paging.columns_of(batch))
+        bounds = paging.query_bounds(batch).tolist()
+        assert listed.dtype == table.dtype == lengths.kv_indptr.dtype
+        first = 0
+        for row, length in enumerate(batch.kv_lens_cpu.tolist()):
+            slots = batch.req_to_token_pool.host[int(batch.req_pool_indices_cpu[row]), :length]
+            want = (slots[::page] // page).tolist()
+            assert listed[first : first + len(want)].tolist() == want
+            assert table[row, : len(want)].tolist() == want
+            assert lengths.kv_indptr[row : row + 2].tolist() == [first, first + len(want)]
+            assert (len(want) - 1) * page + int(lengths.last_page_len[row]) == length
+            first += len(want)
+        assert len(listed) == lengths.total_pages == first
+        assert bounds == lengths.qo_indptr.tolist()
+        assert 0 <= int(table.min()) <= int(table.max()) < batch.token_to_kv_pool.num_pages
+
+    def test_tails_are_cleaned_once(self) -> None:
+        """Values of unused slots in last pages become zeros; nothing else is touched."""
+        scenario = self.draw(mode="extend", page_size=16)
+        from attn_lint.backends.library.tails import TailCleaner
+
+        batch, pool = scenario.batch, scenario.runner.token_to_kv_pool
+        before = pool.v_buffer[0].clone()
+        cleaner = TailCleaner(pool, [0])
+        cleaner.clean(batch)
+        changed = (pool.v_buffer[0] == 0).all(-1).all(-1) & before.isnan().all(-1).all(-1)
+        want = set()
+        for row, length in enumerate(batch.kv_lens_cpu.tolist()):
+            last = int(
+                batch.req_to_token_pool.host[int(batch.req_pool_indices_cpu[row]), length - 1]
+            )
+            want |= set(range(last + 1, (last // 16 + 1) * 16))
+        assert set(changed.nonzero().flatten().tolist()) == want
+        pool.poison(changed.nonzero().flatten())
+        cleaner.clean(batch)  # the same pages at the same lengths
+        assert bool(pool.v_buffer[0][changed].isnan().all())
+
+    def test_too_long_a_mask(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        scenario = self.draw(tree=True, **VERIFY)
+        from attn_lint.backends.library import limits
+
+        bits = sum(4 * n for n in scenario.batch.kv_lens_cpu.tolist())
+        monkeypatch.setattr(limits, "MOST_BITS", bits)
+        assert limits.too_many_mask_bits(scenario.batch, scenario.layer) == []
+        monkeypatch.setattr(limits, "MOST_BITS", bits - 1)
+        (refusal,) = limits.too_many_mask_bits(scenario.batch, scenario.layer)
+        assert refusal.traits == ("tree",)
+        assert "split the batch" in refusal.reason
