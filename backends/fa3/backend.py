@@ -54,7 +54,7 @@ class FlashAttentionBackend(AttentionBackend):
         return self._engine
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        self._made().plan(batch)
+        self._made().plan(batch, captured=in_capture or batch.captured)
         if in_capture:
             warm_up(self, batch)
 

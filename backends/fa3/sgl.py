@@ -56,11 +56,11 @@ class SglKernel:
         columns = most_columns(self.runner.req_to_token_pool)
         self._table.allocate(max_bs, columns, self.runner.device)
 
-    def plan(self, batch: ForwardBatch) -> None:
-        """Prepare page table and bounds of a pass."""
+    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+        """Prepare page table and bounds of a pass; static ones where it is captured."""
         if self._tails is not None:
             self._tails.clean(batch)
-        if not batch.captured:
+        if not captured:
             self._metadata = Metadata(
                 table=page_table(batch, columns_of(batch)),
                 kv_lens=kv_lens_on_device(batch),
@@ -79,6 +79,7 @@ class SglKernel:
         metadata = self._metadata = self._captured[shape]
         page_table(batch, columns_of(batch), out=metadata.table)
         metadata.kv_lens.copy_(kv_lens_on_device(batch))
+        metadata.query_bounds.copy_(query_bounds(batch))
 
     def run(
         self, q: torch.Tensor, layer: AttentionLayer, sinks: torch.Tensor | None

@@ -63,7 +63,8 @@ class FlashAttention4Backend(AttentionBackend):
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
         if self._tails is not None:
             self._tails.clean(batch)
-        self._metadata = self._static(batch) if batch.captured else self._eager(batch)
+        captured = in_capture or batch.captured
+        self._metadata = self._static(batch) if captured else self._eager(batch)
         if in_capture:
             warm_up(self, batch)
 
@@ -90,6 +91,7 @@ class FlashAttention4Backend(AttentionBackend):
         metadata = self._captured[shape]
         page_table(batch, columns_of(batch), out=metadata.table)
         metadata.kv_lens.copy_(kv_lens_on_device(batch))
+        metadata.query_bounds.copy_(query_bounds(batch))
         return metadata
 
     def _attend(

@@ -57,7 +57,7 @@ class FlashInferAttnBackend(AttentionBackend):
         return self._paged
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        self._wrappers().plan(batch)
+        self._wrappers().plan(batch, captured=in_capture or batch.captured)
         if in_capture:
             warm_up(self, batch)
 

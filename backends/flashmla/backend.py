@@ -88,11 +88,12 @@ class FlashMLABackend(AttentionBackend):
         return self._extend_wrappers
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+        captured = in_capture or batch.captured
         if batch.forward_mode.is_extend():
-            self._extend_engine().plan(batch)
+            self._extend_engine().plan(batch, captured=captured)
         else:
             self._tails.clean(batch)
-            self._metadata = self._static(batch) if batch.captured else self._eager(batch)
+            self._metadata = self._static(batch) if captured else self._eager(batch)
         if in_capture:
             warm_up(self, batch)
 

@@ -17,6 +17,7 @@ class Shape:
     mode: str
     batch_size: int
     tokens: int
+    max_q_len: int
     drafts: int
     tree: bool
 
@@ -27,6 +28,7 @@ class Shape:
             mode=batch.forward_mode.value,
             batch_size=batch.batch_size,
             tokens=batch.num_tokens,
+            max_q_len=max(batch.query_lens_cpu),
             drafts=spec.draft_token_num if spec else 0,
             tree=spec is not None and spec.tree_mask is not None,
         )

@@ -41,10 +41,10 @@ class LatentWrappers:
         columns = most_columns(self.runner.req_to_token_pool)
         self._pages.allocate(max_bs, columns, self.runner.device)
 
-    def plan(self, batch: ForwardBatch) -> None:
-        """Plan every kind of layer for a pass; free of read-backs."""
+    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+        """Plan every kind of layer for a pass, in the buffers of a graph where it is captured."""
         lengths = host_lengths(batch)
-        shape = Shape.of(batch) if batch.captured else None
+        shape = Shape.of(batch) if captured else None
         pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
         for kind in self.kinds:
             wrapper = self._wrapper(kind, batch, shape)

@@ -16,6 +16,7 @@ import torch
 from ..interface.batch import ForwardBatch
 from ..interface.capabilities import Request
 from ..interface.dtypes import FP4, TORCH
+from ..interface.errors import InvalidInput
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from . import modules
@@ -24,8 +25,8 @@ from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dty
 from .masks import flat_mask, pack_trees, packed_bounds
 from .paging import HostLengths, host_lengths, most_columns, page_list
 
-#: FlashInfer's advice for the buffer that split keys are merged through.
-WORKSPACE_BYTES = 256 << 20
+#: Room to merge split keys in: SGLang's default, above FlashInfer's advice.
+WORKSPACE_BYTES = 384 << 20
 _E4M3_LARGEST = 448.0
 #: Fewest query heads a key head that make tensor cores worth while in decode.
 _TENSOR_CORE_GROUP = 4
@@ -71,6 +72,7 @@ class PagedWrappers:
         self._masks: dict[Shape, _Mask] = {}
         self._pages = GraphPages()
         self._planned: dict[Kind, _Planned] = {}
+        self._fixed: dict[int, tuple[ForwardBatch, object, dict[Kind, _Planned]]] = {}
         self._scale_tensors: dict[int, tuple[torch.Tensor, ...]] = {}
 
     def allocate(self, max_bs: int) -> None:
@@ -80,10 +82,31 @@ class PagedWrappers:
 
     # Planning
 
-    def plan(self, batch: ForwardBatch) -> None:
-        """Plan every kind of layer for a pass."""
+    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+        """Plan every kind of layer for a pass, in the buffers of a graph where it is captured."""
+        if captured and batch.forward_mode.is_extend():
+            self._plan_fixed(batch)
+            return
+        self._plan_kinds(batch, Shape.of(batch) if captured else None)
+
+    def _plan_fixed(self, batch: ForwardBatch) -> None:
+        """Plan a captured extend, once: it is replayed as it is, with its plan's own tensors.
+
+        Wrappers made for graphs would leave room for any lengths, which takes gigabytes here.
+        """
+        known = self._fixed.get(id(batch))
+        if known is None:
+            self._eager.clear()
+            self._plan_kinds(batch, None)
+            self._fixed[id(batch)] = (batch, batch._seen, dict(self._planned))
+            self._eager.clear()
+        elif known[1] != batch._seen:
+            raise InvalidInput(["a captured extend was changed; capture it anew"])
+        else:
+            self._planned = dict(known[2])
+
+    def _plan_kinds(self, batch: ForwardBatch, shape: Shape | None) -> None:
         lengths = host_lengths(batch)
-        shape = Shape.of(batch) if batch.captured else None
         pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
         mask = self._tree(batch, lengths, shape) if shape and shape.tree else None
         for kind in self.kinds:

@@ -93,12 +93,13 @@ class TRTLLMHAAttnBackend(AttentionBackend):
         return self._extend_wrappers
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+        captured = in_capture or batch.captured
         if batch.forward_mode.is_extend() and self.kernel == "xqa":
-            self._fa2().plan(batch)
+            self._fa2().plan(batch, captured=captured)
         else:
             if self._tails is not None:
                 self._tails.clean(batch)
-            self._metadata = self._static(batch) if batch.captured else self._eager(batch)
+            self._metadata = self._static(batch) if captured else self._eager(batch)
         if in_capture:
             warm_up(self, batch)
 

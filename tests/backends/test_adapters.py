@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from attn_lint.backends import bundled, registry  # noqa: E402, F401  # registers
 from attn_lint.backends.interface import base  # noqa: E402
 from attn_lint.backends.interface.capabilities import Request  # noqa: E402
+from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
 from attn_lint.backends.library import modules, paged  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import CAPABILITIES  # noqa: E402
@@ -130,6 +131,21 @@ def error_of(backend: base.AttentionBackend, scenario: Scenario) -> float:
     return relative_error(out, want)
 
 
+def held_by(backend: Any) -> list[int]:
+    """Addresses that a captured pass reads besides the pool and the batch."""
+    found: list[int] = []
+    engines = [backend, *(getattr(backend, a, None) for a in ("_paged", "_latent", "_engine"))]
+    for engine in engines:
+        for planned in getattr(engine, "_planned", {}).values():
+            wrapper = getattr(planned, "wrapper", planned)
+            assert wrapper.buffers is not None, "planned without the buffers of a graph"
+            found += [x.data_ptr() for x in wrapper.buffers.values() if x is not None]
+        if (metadata := getattr(engine, "_metadata", None)) is not None:
+            tensors = (getattr(metadata, a, None) for a in ("table", "kv_lens", "words"))
+            found += [x.data_ptr() for x in tensors if x is not None]
+    return found
+
+
 def limit(name: str, request: Request) -> float:
     """Narrow queries cost the emulated kernels what they cost the real ones."""
     narrow = CAPABILITIES["fa3" if name == "sgl" else name].tolerances
@@ -158,6 +174,8 @@ def test_replays_with_other_lengths(name: str, request_: Request) -> None:
     backend.init_forward_metadata_out_graph(scenario.batch, in_capture=True)
     backend.init_forward_metadata_in_graph(scenario.batch)
     assert error_of(backend, scenario) < limit(name, request_)
+    held = held_by(backend)
+    assert held
     static, lens = scenario.batch, scenario.batch.kv_lens_cpu.tolist()
     new = request_.draft_tokens or 1
     shorter = tuple(max(0, (n - new) * 2 // 3) for n in lens)
@@ -167,8 +185,37 @@ def test_replays_with_other_lengths(name: str, request_: Request) -> None:
     assert real == fewer
     backend.init_forward_metadata_out_graph(static)
     backend.init_forward_metadata_in_graph(static)
+    assert held_by(backend) == held  # what a graph has recorded is what is filled
     n = fewer * new
     rows = [x[: static.num_tokens] for x in (scenario.q, scenario.k, scenario.v)]
     out = backend.forward(*rows, scenario.layer, static, sinks=scenario.sinks)
     want = attention(scenario.q[:n], scenario.layer, other, scenario.sinks)
     assert relative_error(out[:n], want) < limit(name, request_)
+
+
+@pytest.mark.parametrize("name", ["flashinfer", "fa3", "fa4", "trtllm_mha", "sgl"])
+def test_a_captured_extend_keeps_its_plan(name: str) -> None:
+    """Another pass in between must not pull the plan from under a captured one."""
+    request = replace(MHA, mode="extend")
+    scenario = draw(request, 4, longest=70)
+    backend = create(name, scenario)
+    backend.init_cuda_graph_state(scenario.batch.batch_size, scenario.batch.num_tokens)
+    backend.init_forward_metadata_out_graph(scenario.batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(scenario.batch)
+    assert error_of(backend, scenario) < limit(name, request)
+    lens = scenario.batch.kv_lens_cpu.tolist()
+    other = changed(scenario, Lengths(tuple(n - 1 for n in lens), (1,) * len(lens)))
+    backend.init_forward_metadata(other)
+    backend.init_forward_metadata_out_graph(scenario.batch)
+    assert error_of(backend, scenario) < limit(name, request)
+
+
+def test_a_changed_captured_extend_is_refused() -> None:
+    scenario = draw(replace(MHA, mode="extend"), 5, longest=70)
+    backend = create("flashinfer", scenario)
+    backend.init_forward_metadata_out_graph(scenario.batch, in_capture=True)
+    reqs = scenario.batch.req_to_token_pool
+    request = int(scenario.batch.req_pool_indices_cpu[0])
+    reqs.write(request, reqs.host[request, :1].clone())
+    with pytest.raises(InvalidInput, match="capture it anew"):
+        backend.init_forward_metadata_out_graph(scenario.batch)

@@ -86,18 +86,10 @@ def _prefill(kind: str) -> Callable[[Workload], Call]:
         import flashinfer
 
         indptr, indices, last, _ = _pages(work)
-        size = work.batch.batch_size
         lens = torch.tensor([0, *work.batch.query_lens_cpu], dtype=torch.int32)
-        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
-            _workspace(),
-            "NHD",
-            backend=kind,
-            use_cuda_graph=True,
-            qo_indptr_buf=torch.zeros(size + 1, dtype=torch.int32, device="cuda"),
-            paged_kv_indptr_buf=torch.zeros(size + 1, dtype=torch.int32, device="cuda"),
-            paged_kv_indices_buf=torch.zeros_like(indices),
-            paged_kv_last_page_len_buf=torch.ones(size, dtype=torch.int32, device="cuda"),
-        )
+        # Planned for these lengths alone: a wrapper for graphs splits keys whatever they are,
+        # and asks for more than a gigabyte to merge an extend of this size.
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(_workspace(), "NHD", backend=kind)
         keys, values = _paged(work)
         layer = work.layer
         wrapper.plan(
