@@ -68,6 +68,7 @@ class Statements:
         self.changes: dict[str, str] = data.get("changed_fields", {})
         self.open_values: list[str] = data.get("open_values", [])
         self.same: dict[str, list[list[str]]] = data.get("same_values", {})
+        self.renamed: list[Mapping[str, Any]] = data.get("renamed_values", [])
         self.kinds: dict[str, str] = data.get("parse_problems", {})
         self.inert: list[Mapping[str, Any]] = data.get("inert_flags", [])
 
@@ -86,6 +87,7 @@ class Statements:
         found += [self._model_problem(problem) for problem in model_problems]
         found += [self._event(event, parsed, outcome, platform) for event in outcome.events]
         found += self._changes(parsed, outcome)
+        found += self._renamed_values(parsed)
         return self.ordered(found)
 
     @staticmethod
@@ -254,6 +256,30 @@ class Statements:
                     rule=step.rule.id,
                 )
             )
+        return found
+
+    def _renamed_values(self, parsed: ParsedLaunch) -> list[Finding]:
+        """Typed values that have a newer name."""
+        found = []
+        for entry in self.renamed:
+            for name in entry["flags"]:
+                if name not in parsed.typed or parsed.values.get(name) != entry["value"]:
+                    continue
+                flag = self._flag(name)
+                found.append(
+                    self.finding(
+                        "ATT106",
+                        f"{flag} {entry['value']} still works but is a deprecated name of "
+                        f"{entry['name']}",
+                        label="advice",
+                        stage="advice",
+                        flags=(flag,),
+                        typed=True,
+                        span=self._span(parsed, name),
+                        fixes=(Fix(name, flag, entry["name"], safe=True),),
+                        source=describe_source(entry["source"]),
+                    )
+                )
         return found
 
     def _is_same(self, name: str, given: Any, after: Any) -> bool:

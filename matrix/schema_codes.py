@@ -37,6 +37,15 @@ class InertFlags(_Strict):
     flags: list[FieldName] = Field(min_length=1)
 
 
+class RenamedValue(_Strict):
+    """A value with a newer name for the same thing."""
+
+    value: str
+    name: str
+    flags: list[FieldName] = Field(min_length=1)
+    source: dict[str, str]
+
+
 class CodesFile(_Strict):
     """The whole file."""
 
@@ -49,6 +58,9 @@ class CodesFile(_Strict):
     )
     same_values: dict[FieldName, list[Annotated[list[str], Field(min_length=2)]]] = Field(
         default_factory=dict, description="several names of one thing"
+    )
+    renamed_values: list[RenamedValue] = Field(
+        default_factory=list, description="values that still work under a name that goes away"
     )
     parse_problems: dict[str, Code] = Field(default_factory=dict)
     inert_flags: list[InertFlags] = Field(default_factory=list)

@@ -174,6 +174,7 @@ class FormerFlag(_Strict):
     replacement: list[str] = Field(
         default_factory=list, description="spellings that do its work today"
     )
+    alike: bool = Field(True, description="whether the replacement does just the same")
     note: str | None = None
     source: HistorySource | None = None
 

@@ -18,8 +18,8 @@ from attn_lint.docs_check.flags.render import pair
 
 _HEADER = """\
 # Names that releases before {release} had, and when they went. Dates are those of the releases
-# compared (`sampled`). Written by scripts/flag_history.py, which keeps replacement, note and source
-# as they stand here.
+# compared (`sampled`). Written by scripts/flag_history.py, which keeps replacement, alike, note
+# and source as they stand here.
 """
 
 

@@ -94,6 +94,8 @@ def test_names_of_the_data_are_flags() -> None:
     named = {*DATA["changed_fields"], *DATA["same_values"]}
     for entry in DATA["inert_flags"]:
         named |= {entry["without"], *entry["companions"], *entry["flags"]}
+    for entry in DATA["renamed_values"]:
+        named |= set(entry["flags"])
     assert named <= set(fields)
 
 

@@ -167,6 +167,6 @@ def build(sets: list[FlagSet], kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keep(entry: dict[str, Any], old: dict[str, Any] | None) -> None:
-    for key in ("replacement", "note", "source"):
+    for key in ("replacement", "alike", "note", "source"):
         if old is not None and key in old:
             entry[key] = old[key]

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..findings import Finding
 from ..launches import Found, Lines, Skipped
+from .changes import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Place:
 class Located:
     """One finding at its place in a file.
 
-    `basis` says which machine and release it was judged for, and what told them.
+    `basis` says which machine and release it was judged for, and what told them; `changes`
+    together cure it; `variants` are the ways through the file on which it holds.
     """
 
     path: str
@@ -41,7 +43,8 @@ class Located:
     finding: Finding
     launch: int | None = None
     basis: str = ""
-    edits: tuple[Edit, ...] = ()
+    changes: tuple[Change, ...] = ()
+    variants: list[int] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain JSON, with its place."""
@@ -55,16 +58,17 @@ class Located:
         }
         if self.basis:
             out["basis"] = self.basis
-        out["fixable"] = bool(self.edits)
+        out["fixable"] = bool(self.changes) and self.finding.certain
         return out
 
 
 @dataclass(slots=True)
 class FileReport:
-    """Everything about one file."""
+    """Everything about one file; `mark` is the byte order mark that its text began with."""
 
     path: str
     lines: Lines
+    mark: str = ""
     launches: list[Found] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     located: list[Located] = field(default_factory=list)
@@ -75,3 +79,7 @@ class FileReport:
         line, column = self.lines.place(start)
         end_line, end_column = self.lines.place(max(end, start))
         return Place(line, column, end_line, end_column)
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes of the file with another text in it."""
+        return (self.mark + text).encode("utf-8")

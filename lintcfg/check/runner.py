@@ -18,8 +18,8 @@ from ..judge import Judge, Judgement, Launch
 from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, worth_reading
 from ..launches.command import Commands
 from . import suppress
+from .changes import changes_for
 from .discover import matches
-from .edits import edits_for
 from .result import FileReport, Located, Place
 
 #: Larger files are not read; no launch script is that long.
@@ -134,10 +134,8 @@ class Runner:
     def extract(self, name: str, text: str) -> FileReport:
         """Find the launches of a text, unjudged."""
         body = text[1:] if text.startswith("\ufeff") else text
-        offset = len(text) - len(body)
-        report = FileReport(name, Lines(body))
+        report = FileReport(name, Lines(body), text[: len(text) - len(body)])
         extraction = find_launches(name, body, self.commands)
-        del offset
         report.launches = extraction.launches
         report.skipped = extraction.skipped
         for trouble in extraction.troubles:
@@ -194,7 +192,7 @@ class Runner:
     # ---------------------------------------------------------------- launches
 
     def _check(self, report: FileReport, number: int, found: Found, settings: PathSettings) -> None:
-        gpu, cuda, release, basis = self._basis(found, settings)
+        gpu, cuda, release, basis, exact = self._basis(found, settings)
         judge = self.judge(release)
         if gpu is not None:
             try:
@@ -204,9 +202,9 @@ class Runner:
                     raise
                 self._note(f"{report.path}: {error}")
                 gpu = None
-        seen: set[tuple[Any, ...]] = set()
+        seen: dict[tuple[Any, ...], Located] = {}
         startups = []
-        for variant in found.variants:
+        for position, variant in enumerate(found.variants):
             judgement = self._judged_variant(judge, found, variant, gpu, cuda)
             if isinstance(judgement, str):
                 report.located.append(self._trouble(report, judgement, found.start))
@@ -217,17 +215,17 @@ class Runner:
                     continue
                 if self._foreign(found, finding):
                     continue
+                finding = _in_its_time(finding, judgement, found.context.sglang)
                 start, end = self._span(found, variant, finding)
                 key = (finding.code, finding.message, start)
-                if key in seen:
-                    continue
-                seen.add(key)
-                report.located.append(
-                    Located(
+                if key not in seen:
+                    seen[key] = Located(
                         report.path, report.place(start, end), finding, number, basis,
-                        edits_for(finding, judgement, variant, report.lines.text),
-                    )
-                )  # fmt: skip
+                        changes_for(finding, judgement, variant, judge.flags, exact=exact),
+                    )  # fmt: skip
+                    report.located.append(seen[key])
+                if finding.certain or not seen[key].finding.certain:
+                    seen[key].variants.append(position)
             if self.options.require_reason or self.config.require_reason:
                 self._reasons(report, number, judgement, variant)
         report.startups.append("/".join(dict.fromkeys(startups)) or "unchecked")
@@ -274,8 +272,8 @@ class Runner:
 
     def _basis(
         self, found: Found, settings: PathSettings
-    ) -> tuple[str | None, str | None, str, str]:
-        """Machine, CUDA version and release to judge for, and what told them.
+    ) -> tuple[str | None, str | None, str, str, bool]:
+        """Machine, CUDA version and release to judge for, what told them, and if that is exact.
 
         What the file says comes first, then the configuration for its path, then the command
         line and the configuration's own defaults.
@@ -302,7 +300,7 @@ class Runner:
                 f"SGLang {asked} is not in the matrix; launches that name it are judged by "
                 f"{release}, the nearest release there is"
             )
-        return gpu, cuda, release, ", ".join(parts)
+        return gpu, cuda, release, ", ".join(parts), exact
 
     def _nearest(self, release: str) -> tuple[str, bool]:
         """The release of the matrix that is nearest to one asked for."""
@@ -367,6 +365,25 @@ class Runner:
         entry = judge.statements.codes.get(code, {"name": name, "severity": "warning"})
         return Finding(code, entry["name"], entry["severity"], message,
                        release=judge.release.name)  # fmt: skip
+
+
+def _in_its_time(finding: Finding, judgement: Judgement, named: str | None) -> Finding:
+    """A name that is gone by now, but not on the older release that the file names."""
+    if named is None or finding.label != "parse" or finding.span is None:
+        return finding
+    asked = _numbers(named.removeprefix("v"))
+    for problem in judgement.parsed.problems:
+        history = problem.history
+        if history is None or problem.message != finding.message:
+            continue
+        there = _numbers(history["first_seen"]) <= asked < _numbers(history["removed_in"])
+        if there:
+            return replaced(
+                finding,
+                severity="info",
+                message=f"{finding.message}; {named}, which the file names, still has it",
+            )
+    return finding
 
 
 _MISSING, _UNKNOWN, _STRAY = "ATT107", "ATT101", "ATT109"

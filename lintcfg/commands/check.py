@@ -11,7 +11,7 @@ from pathlib import Path
 from ...matrix.record import replaced
 from .. import options as o
 from ..check import discover
-from ..check.result import Edit, FileReport, Located
+from ..check.result import FileReport, Located
 from ..check.runner import Options, Runner
 from ..config import FORMATS, Config, find_config, load_config
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, UsageError
@@ -144,35 +144,40 @@ def run(arguments: Sequence[str]) -> int:
     reports: list[FileReport] = []
     count = 0
     fixing = request.given.has(FIX) or request.given.has(DIFF)
+    if request.given.has(UNSAFE) and not fixing:
+        raise UsageError("--unsafe-fixes needs --fix or --diff beside it")
+    fixes = _Fixes(request) if fixing else None
     stdin = request.stdin()
     if stdin is not None:
         count += 1
         report = request.runner.check_text(*stdin)
         _select(request, report)
-        if fixing:
-            return _fix_stdin(request, report)
+        if fixes is not None:
+            return fixes.stdin(report)
         reports.append(report)
     paths = request.files()
-    changed = 0
     for path in paths:
         count += 1
         report = request.runner.check_path(path)
         if not (report.launches or report.located or report.skipped):
             continue
         _select(request, report)
-        if fixing and _edits(request, report):
-            changed += 1
-            report = _fix_file(request, path, report)
+        if fixes is not None:
+            report = fixes.file(path, report)
         reports.append(report)
     if not count and not request.given.has(ALLOW_EMPTY):
         raise InputError(f"no files below {', '.join(request.paths)}")
-    if request.given.has(DIFF):
-        return EXIT_FINDINGS if changed and not request.given.has(o.EXIT_ZERO) else EXIT_CLEAN
+    if fixes is not None and fixes.diff:
+        changed = fixes.changed and not request.given.has(o.EXIT_ZERO)
+        return EXIT_FINDINGS if changed else EXIT_CLEAN
     _report(request, reports, count)
     for note in request.runner.notes:
         print(f"note: {note}", file=sys.stderr)
-    if changed:
-        print(f"fixed {changed} file{'s' if changed != 1 else ''}", file=sys.stderr)
+    if fixes is not None:
+        if fixes.changed:
+            print(f"fixed {fixes.changed} file{'s' if fixes.changed != 1 else ''}", file=sys.stderr)
+        if fixes.failed:
+            raise InputError("\n".join(fixes.failed))
     return _exit_code(request, reports)
 
 
@@ -228,56 +233,63 @@ def _exit_code(request: _Request, reports: list[FileReport]) -> int:
 # ------------------------------------------------------------------------- fixes
 
 
-def _edits(request: _Request, report: FileReport) -> list[Edit]:
-    unsafe = request.given.has(UNSAFE)
-    return [
-        edit
-        for located in report.located
-        for edit in located.edits
-        if (edit.safe or unsafe) and located.finding.certain
-    ]
+class _Fixes:
+    """Makes the fixes that a command line asks for."""
 
+    def __init__(self, request: _Request) -> None:
+        from ..check.fixer import Fixer
 
-def _fixed(request: _Request, report: FileReport) -> str:
-    """Text of a file with its fixes made; a fix may lay bare another, so this goes in rounds."""
-    from ..check.edits import apply
+        self.request = request
+        self.diff = request.given.has(DIFF)
+        self.fixer = Fixer(self._checked, unsafe=request.given.has(UNSAFE))
+        self.changed = 0
+        self.failed: list[str] = []
 
-    text = report.lines.text
-    for _ in range(5):
-        edits = _edits(request, report)
-        if not edits:
-            break
-        after = apply(text, edits)
-        if after == text:
-            break
-        text = after
-        report = request.runner.check_text(report.path, text)
-        _select(request, report)
-    return text
-
-
-def _fix_file(request: _Request, path: Path, report: FileReport) -> FileReport:
-    before = report.lines.text
-    after = _fixed(request, report)
-    if request.given.has(DIFF):
-        _print_diff(report.path, before, after)
+    def _checked(self, name: str, text: str) -> FileReport:
+        report = self.request.runner.check_text(name, text)
+        _select(self.request, report)
         return report
-    mark = "\ufeff" if path.read_bytes().startswith(b"\xef\xbb\xbf") else ""
-    write_atomically(path, (mark + after).encode("utf-8"))
-    fixed = request.runner.check_text(report.path, after)
-    _select(request, fixed)
-    return fixed
 
+    def file(self, path: Path, report: FileReport) -> FileReport:
+        """Fix a file, or show how; returns the report on what is left."""
+        if not self.fixer.fixable(report):
+            return report
+        before = report.lines.text
+        after, fixed = self.fixer.fixed(report)
+        if after == before:
+            return report
+        self.changed += 1
+        if self.diff:
+            _print_diff(report.path, before, after)
+            return report
+        try:
+            write_atomically(path, report.encoded(after), report.encoded(before))
+        except InputError as error:
+            self.changed -= 1
+            self.failed.append(str(error))
+            return report
+        return fixed
 
-def _fix_stdin(request: _Request, report: FileReport) -> int:
-    """With - the fixed text is what is printed."""
-    after = _fixed(request, report)
-    if request.given.has(DIFF):
-        _print_diff(report.path, report.lines.text, after)
-        changed = after != report.lines.text
-        return EXIT_FINDINGS if changed and not request.given.has(o.EXIT_ZERO) else EXIT_CLEAN
-    sys.stdout.write(after)
-    return EXIT_CLEAN
+    def stdin(self, report: FileReport) -> int:
+        """With - the fixed text is what is printed, and what is left goes to standard error."""
+        before = report.lines.text
+        after, fixed = self.fixer.fixed(report)
+        if self.diff:
+            _print_diff(report.path, before, after)
+            changed = after != before and not self.request.given.has(o.EXIT_ZERO)
+            return EXIT_FINDINGS if changed else EXIT_CLEAN
+        out = getattr(sys.stdout, "buffer", None)
+        if out is None:
+            sys.stdout.write(report.mark + after)
+        else:
+            sys.stdout.flush()
+            out.write(report.encoded(after))
+            out.flush()
+        from ..reporters import source
+
+        for line in source.concise([fixed], verbose=self.request.given.has(o.VERBOSE)):
+            print(line, file=sys.stderr)
+        return _exit_code(self.request, [fixed])
 
 
 def _print_diff(name: str, before: str, after: str) -> None:
@@ -289,30 +301,48 @@ def _print_diff(name: str, before: str, after: str) -> None:
         sys.stdout.write(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, before: bytes) -> None:
     """Replace a file's content in one step, keeping its mode; a link's target is what changes.
 
+    `before` is what the file held when it was read.
+
     Raises:
-        InputError: the folder or the file cannot be written.
+        InputError: the folder or the file cannot be written, or somebody else has changed it.
     """
     import tempfile
 
-    target = path.resolve()
     try:
-        mode = target.stat().st_mode
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        target = path.resolve()
+        if target.read_bytes() != before:
+            raise InputError(f"{path}: changed by another program meanwhile; nothing was written")
+        if not os.access(target, os.W_OK):
+            raise InputError(f"{path}: cannot be written; nothing was changed")
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(mode & 0o7777)
+            _copy_rights(target, name)
             Path(name).replace(target)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: {reason}; nothing was changed") from None
+
+
+def _copy_rights(source: Path, name: str) -> None:
+    """Owner, mode and further attributes of a file, as far as they may be given away."""
+    import contextlib
+    import shutil
+
+    info = source.stat()
+    with contextlib.suppress(OSError):
+        os.chown(name, info.st_uid, info.st_gid)
+    shutil.copystat(source, name)
+    os.utime(name)
 
 
 # --------------------------------------------------------------------- inventory

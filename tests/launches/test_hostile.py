@@ -143,28 +143,3 @@ def test_mutilated_files_never_crash(path: Path, data: st.DataObject) -> None:
         for variant in found.variants:
             for word in variant.words:
                 assert all(0 <= place <= len(mutilated) for place in word.places)
-
-
-OLD_FLAGS = ["--nsa-decode-backend", "--nsa-prefill-backend"]
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.sampled_from(OLD_FLAGS),
-    st.sampled_from(["{} x", "{}=x", "{} 'x'", '{} "x"', "\\\n  {}  \\\n  x"]),
-    st.sampled_from(["", " # a comment", " --tp 8", " | tee log"]),
-    st.sampled_from(["\n", "\r\n"]),
-)
-def test_a_fix_is_idempotent_and_touches_one_name(
-    flag: str, form: str, tail: str, ending: str
-) -> None:
-    from attn_lint.lintcfg.check.edits import apply
-
-    text = f"sglang serve org/m {form.format(flag)}{tail}\n# sglang {flag}\n".replace("\n", ending)
-    report = RUNNER.check_text("a.sh", text)
-    edits = [edit for one in report.located for edit in one.edits if edit.safe]
-    fixed = apply(report.lines.text, edits)
-    assert fixed == text.replace(flag, flag.replace("nsa", "dsa"), 1)
-    again = RUNNER.check_text("a.sh", fixed)
-    assert not [one for one in again.located if one.finding.code == "ATT105"]
-    assert apply(fixed, [e for one in again.located for e in one.edits if e.safe]) == fixed
