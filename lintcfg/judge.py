@@ -147,6 +147,7 @@ class Judge:
             unknown=launch.unknown,
             partial=launch.partial,
         )
+        self._leave_open(parsed)
         model, model_problem = self._model(parsed.values.get("model_path"), parsed, draft=False)
         draft, draft_problem = self._draft(parsed)
         problems = [problem for problem in (model_problem, draft_problem) if problem]
@@ -159,6 +160,23 @@ class Judge:
         elif gpu is None or model is None:
             self._explore(judgement, problems, draft)
         return judgement
+
+    def _leave_open(self, parsed: ParsedLaunch) -> None:
+        """Open what a refused value or a former flag was meant to set.
+
+        The launch is refused already; what its defaults would have met is nobody's question.
+        """
+        for problem in parsed.problems:
+            if not problem.refuses:
+                continue
+            named = [text.replace("=", " ").split(" ")[0] for text in problem.replacements]
+            fields = [self.flags.by_name[name].field for name in named
+                      if name in self.flags.by_name]  # fmt: skip
+            if problem.value is not None and problem.field is not None:
+                fields.append(problem.field)
+            for field in fields:
+                if field not in parsed.typed:
+                    parsed.values[field] = Unknown()
 
     def _explore(
         self,

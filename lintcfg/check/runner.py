@@ -243,6 +243,11 @@ class Runner:
             for name, value in variant.environment
             if name.startswith(("SGLANG_", "SGL_")) and name not in variant.open_environment
         }
+        if found.wrapper and found.wrapper not in _DIRECT:
+            for name in _SET_BY_WRAPPERS:
+                if not any(word == name or word.startswith(f"{name}=") for word in argv):
+                    argv = (*argv, name, "?")
+                    unknown |= {len(argv) - 1}
         model = found.context.model
         if model is not None and _is_missing(model):
             model = None
@@ -319,7 +324,7 @@ class Runner:
 
     def _foreign(self, found: Found, finding: Finding) -> bool:
         """Whether a finding is about flags that a launcher has for itself."""
-        return found.wrapper in ("dynamo", "sglang-router") and finding.code in (_UNKNOWN, _STRAY)
+        return found.wrapper in _DIRECT and finding.code in (_UNKNOWN, _STRAY)
 
     def _span(self, found: Found, variant: Variant, finding: Finding) -> tuple[int, int]:
         """Offsets of the argument that a finding points at."""
@@ -386,6 +391,10 @@ def _in_its_time(finding: Finding, judgement: Judgement, named: str | None) -> F
     return finding
 
 
+#: Launchers whose command line is SGLang's own, with flags of theirs beside it.
+_DIRECT = ("dynamo", "sglang-router")
+#: What a trainer or a chart decides by settings of its own, where the flags do not.
+_SET_BY_WRAPPERS = ("--tp-size", "--nnodes")
 _MISSING, _UNKNOWN, _STRAY = "ATT107", "ATT101", "ATT109"
 
 

@@ -27,12 +27,16 @@ LAUNCHERS = {
 #: Programs of SGLang's that start no server of the kind judged here.
 CLIENTS = "a client or a benchmark of SGLang's"
 WRAPPED_PREFIX = "--sglang-"
+#: Formats in which a command line is all that there is of it.
+_SCRIPTS = frozenset({"shell", "makefile", "justfile", "notebook"})
 #: Flags of trainers that name the model which the wrapped engine serves.
 _MODEL_FLAGS = ("--hf-checkpoint",)
 _HYDRA = re.compile(r"^\+{0,2}((?:[A-Za-z_]\w*\.)*sglang)\.([a-z][a-z0-9_]*)=")
 _HYDRA_KEY = re.compile(r"^[+~]{0,2}[A-Za-z_][\w.]*=")
 _HYDRA_MODEL = re.compile(r"^\+{0,2}(?:[A-Za-z_]\w*\.)*model\.path=")
 _FLAG = re.compile(r"^--?[A-Za-z]")
+#: Length of `--tp-size` and its like; names cut shorter than this tell nothing.
+_SHORT = len("--tp-size")
 _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt_llm", "lmdeploy", "tgi", "text-generation")
 
 
@@ -51,7 +55,8 @@ class Commands:
         """
         self.several = several
         self.rules = rules
-        self.flags = flags
+        # `--tp` is how most people write `--tp-size`.
+        self.flags = flags | {name.removesuffix("-size") for name in flags if len(name) == _SHORT}
         self.program: str = rules.get("program") or ""
         diffusion = rules.get("diffusion") or {}
         self.diffusion_models: tuple[str, ...] = tuple(diffusion.get("models", ()))
@@ -132,8 +137,11 @@ class Commands:
         if command.backend == "auto" and self._draws(argv):
             out.skip(span[0], command.name, "the diffusion server, which has another parser")
             return False
-        # Documentation leaves out what its readers know.
-        partial = len(argv) < whole or kind in ("markdown", "rst")
+        # Documentation leaves out what its readers know; a bare command in an image or a manifest
+        # gets its arguments from elsewhere.
+        partial = len(argv) < whole or kind in ("markdown", "rst") or (
+            not argv and kind not in _SCRIPTS
+        )  # fmt: skip
         self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)
         return True
 
@@ -144,11 +152,14 @@ class Commands:
             if name in self.diffusion_flags:
                 return True
             if name in ("--model-path", "--model") and (equals or place + 1 < len(argv)):
-                path = value if equals else argv[place + 1].text
-                last = path.rstrip("/").rpartition("/")[2].lower()
-                if any(part in last for part in self.diffusion_models):
+                if self.is_diffusion(value if equals else argv[place + 1].text):
                     return True
         return False
+
+    def is_diffusion(self, path: str) -> bool:
+        """Whether a model's path or id is one that the program draws with."""
+        last = path.rstrip("/").rpartition("/")[2].lower()
+        return any(part in last for part in self.diffusion_models)
 
     def _name_other(
         self, texts: list[str], words: Sequence[Source], out: Extraction, name: str | None = None
@@ -274,6 +285,9 @@ class Commands:
     ) -> bool:
         """Add flags that stand without a command word; what surrounds them told whose they are."""
         flags = [word.text.partition("=")[0] for word in words if _FLAG.match(word.text)]
+        if self._draws(words):
+            out.skip(words[0].start, flags[0], "flags of the diffusion server")
+            return False
         known = [flag for flag in flags if self.is_flag(flag)]
         if not known or len(known) * 2 < len(flags):
             return False
@@ -286,9 +300,16 @@ class Commands:
         )  # fmt: skip
         return True
 
+    def all_flags(self, words: Sequence[Source]) -> bool:
+        """Whether words hold several flags, every one of them SGLang's."""
+        flags = [word.text.partition("=")[0] for word in words if _FLAG.match(word.text)]
+        return len(flags) > 1 and all(self.is_flag(flag) for flag in flags)
+
     def is_flag(self, name: str) -> bool:
-        """Whether a flag of that name is SGLang's."""
-        return name in self.flags
+        """Whether a flag of that name is SGLang's, cut short or not."""
+        return name in self.flags or (
+            len(name) > _SHORT and any(flag.startswith(name) for flag in self.flags)
+        )
 
     def _add(
         self,

@@ -17,7 +17,7 @@ KINDS = (
 _SUFFIXES = {
     ".sh": "shell", ".bash": "shell", ".zsh": "shell", ".ksh": "shell", ".sbatch": "shell",
     ".slurm": "shell", ".pbs": "shell", ".bats": "shell", ".yaml": "yaml", ".yml": "yaml",
-    ".tpl": "yaml", ".j2": "yaml", ".json": "json", ".jsonl": "json", ".toml": "toml",
+    ".tpl": "yaml", ".json": "json", ".jsonl": "json", ".toml": "toml",
     ".py": "python", ".ipynb": "notebook",
     ".md": "markdown", ".mdx": "markdown", ".markdown": "markdown", ".rst": "rst",
     ".service": "systemd", ".env": "env", ".mk": "makefile", ".just": "justfile",
@@ -27,6 +27,8 @@ _NAMES = {
     "makefile": "makefile", "gnumakefile": "makefile", "justfile": "justfile",
     ".justfile": "justfile", "dockerfile": "dockerfile", "containerfile": "dockerfile",
 }  # fmt: skip
+#: Suffixes of templates; the one before them, or the head, tells what they make.
+_TEMPLATES = (".j2", ".jinja", ".jinja2", ".tmpl", ".gotmpl", ".tpl")
 #: A file with none of these has no launch in it.
 _MARKS = (
     b"sglang", b"SGLANG", b"SGLang", b"attention-backend", b"attention_backend", b"attn-lint:",
@@ -44,10 +46,12 @@ def kind_of(name: str, head: bytes = b"") -> str | None:
         return "dockerfile"
     if lowered.startswith(".env"):
         return "env"
+    if path.suffix.lower() in _TEMPLATES:
+        inner = kind_of(path.stem, head) if PurePath(path.stem).suffix else None
+        if inner is not None or not head:
+            return inner or "yaml"
+        return "shell" if head.startswith(b"#!/") or b"\n#SBATCH" in head else "yaml"
     kind = _SUFFIXES.get(path.suffix.lower())
-    if kind == "yaml" and path.suffix.lower() == ".j2":
-        inner = _SUFFIXES.get(PurePath(path.stem).suffix.lower())
-        return inner or ("yaml" if b"sglang" in head else None)
     if kind is not None:
         return kind
     if head.startswith(b"#!"):
@@ -112,7 +116,8 @@ class _Reader:
         if kind == "shell":
             from . import shell
 
-            shell.find(source, self.commands, self.out, kind, embedded=self.embedded)
+            shell.find(self.templated(source, top), self.commands, self.out, kind,
+                       embedded=self.embedded)  # fmt: skip
         elif kind == "dockerfile":
             from . import dockerfile
 
@@ -137,6 +142,14 @@ class _Reader:
                 "makefile": units.find_make, "justfile": units.find_just,
             }[kind]  # fmt: skip
             reader(source, self.commands, self.out)
+
+    def templated(self, source: Source, top: bool) -> Source:
+        """A script with the directives of the template that it is masked."""
+        if not top or PurePath(self.name).suffix.lower() not in _TEMPLATES:
+            return source
+        from .yaml_tree import mask
+
+        return replace(source, text=mask(source.text))
 
     def structured(self, source: Source, kind: str, top: bool) -> None:
         """YAML, JSON or TOML."""

@@ -14,6 +14,8 @@ from .text import Lines, Source, aligned, join, made
 
 #: Classes that start an engine from keyword arguments named like flags.
 _ENGINES = frozenset({"Engine", "ServerArgs", "Runtime", "AsyncEngine"})
+#: The part of SGLang whose engines draw; its classes share their names with the others.
+_DIFFUSION = "multimodal_gen"
 _LAUNCHERS = frozenset({"popen_launch_server", "popen_launch_pd_server", "launch_server_cmd",
                         "execute_shell_command"})  # fmt: skip
 _TALK = frozenset({"print", "debug", "info", "warning", "error", "exception", "log", "write",
@@ -28,6 +30,14 @@ class _Scope:
     values: dict[str, list[Source]] = field(default_factory=dict)
     keywords: dict[str, list[tuple[Source, Source | None]]] = field(default_factory=dict)
     parent: _Scope | None = None
+    whole_class: bool = False
+
+    def owner(self) -> _Scope:
+        """The class that this stands in, or the module."""
+        scope = self
+        while not scope.whole_class and scope.parent is not None:
+            scope = scope.parent
+        return scope
 
     def words(self, name: str) -> list[Source] | None:
         """Words that a name holds."""
@@ -98,7 +108,11 @@ class _Module:
                 for alias in node.names:
                     if alias.name.split(".")[0] == "sglang":
                         self.modules.add(alias.asname or alias.name)
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sglang"):
+            elif (
+                isinstance(node, ast.ImportFrom)
+                and (node.module or "").startswith("sglang")
+                and _DIFFUSION not in (node.module or "")
+            ):
                 for alias in node.names:
                     self.names[alias.asname or alias.name] = alias.name
         self.body(tree.body, _Scope())
@@ -118,7 +132,7 @@ class _Module:
             self.body(node.body, inner)
             return
         if isinstance(node, ast.ClassDef):
-            self.body(node.body, _Scope(parent=scope))
+            self.body(node.body, _Scope(parent=scope, whole_class=True))
             return
         if isinstance(node, ast.Assign):
             self.assign(node.targets, node.value, scope)
@@ -148,11 +162,12 @@ class _Module:
 
     def assign(self, targets: list[ast.expr], value: ast.expr, scope: _Scope) -> None:
         """`name = …`: kept if it is words or keywords; a list may still grow before it is used."""
-        name = targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else None
+        name = _variable(targets[0]) if len(targets) == 1 else None
+        keeper = scope.owner() if name is not None and name.startswith(".") else scope
         if name is not None and isinstance(value, (ast.List, ast.Tuple, ast.BinOp)):
             words = self.words(value, scope)
             if words is not None:
-                scope.values[name] = words
+                keeper.values[name] = words
                 self.done.add(id(value))
                 if not self.consider(words, scope, value):
                     for child in ast.iter_child_nodes(value):
@@ -162,11 +177,11 @@ class _Module:
         if name is not None and isinstance(value, (ast.Constant, ast.JoinedStr)):
             text = self.text(value, scope)
             if text is not None:
-                scope.values[name] = [text]
+                keeper.values[name] = [text]
         if name is not None:
             pairs = self.dictionary(value, scope)
             if pairs is not None:
-                scope.keywords[name] = pairs
+                keeper.keywords[name] = pairs
         if isinstance(targets[0], ast.Subscript) and isinstance(targets[0].value, ast.Name):
             pairs = scope.pairs(targets[0].value.id)
             key = self.text(targets[0].slice, scope)
@@ -176,13 +191,14 @@ class _Module:
 
     def augment(self, node: ast.AugAssign, scope: _Scope) -> None:
         """`name += …`."""
-        if isinstance(node.target, ast.Name):
-            known = scope.words(node.target.id)
+        name = _variable(node.target)
+        if name is not None:
+            known = scope.words(name)
             words = self.words(node.value, scope)
             if known is not None and words is not None and isinstance(node.op, ast.Add):
                 text = isinstance(node.value, (ast.Constant, ast.JoinedStr))
                 grown = [join([*known, *words])] if text and len(known) == 1 else [*known, *words]
-                scope.values[node.target.id] = grown
+                (scope.owner() if name.startswith(".") else scope).values[name] = grown
                 self.grow(known, grown)
                 return
         self.expression(node.value, scope)
@@ -193,12 +209,12 @@ class _Module:
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("append", "extend")
-            and isinstance(node.func.value, ast.Name)
             and len(node.args) == 1
         ):
             return False
-        known = scope.words(node.func.value.id)
-        if known is None:
+        name = _variable(node.func.value)
+        known = scope.words(name) if name is not None else None
+        if name is None or known is None:
             return False
         if node.func.attr == "append":
             text = self.text(node.args[0], scope)
@@ -208,7 +224,7 @@ class _Module:
         if words is None:
             return False
         grown = [*known, *words]
-        scope.values[node.func.value.id] = grown
+        (scope.owner() if name.startswith(".") else scope).values[name] = grown
         self.grow(known, grown)
         return True
 
@@ -408,8 +424,9 @@ class _Module:
                 text = self.text(item, scope)
                 found.append(text if text is not None else self.piece(item).opened())
             return found
-        if isinstance(node, ast.Name):
-            known = scope.words(node.id)
+        name = _variable(node)
+        if name is not None:
+            known = scope.words(name) or scope.words(name.removeprefix("."))
             return list(known) if known is not None else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left = self.words(node.left, scope, depth + 1)
@@ -446,8 +463,9 @@ class _Module:
             if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
                 return self.piece(node)
             return None
-        if isinstance(node, ast.Name):
-            known = scope.words(node.id)
+        name = _variable(node)
+        if name is not None:
+            known = scope.words(name) or scope.words(name.removeprefix("."))
             if known is not None and len(known) == 1:
                 return known[0]
             return self.piece(node).opened()
@@ -496,8 +514,9 @@ class _Module:
                         position += 1
             elif isinstance(value, ast.FormattedValue):
                 known = None
-                if isinstance(value.value, ast.Name):
-                    words = scope.words(value.value.id)
+                name = _variable(value.value)
+                if name is not None:
+                    words = scope.words(name) or scope.words(name.removeprefix("."))
                     if words is not None and len(words) == 1:
                         known = words[0]
                 opening = raw.text.find("{", position)
@@ -514,8 +533,9 @@ class _Module:
         self, node: ast.expr, scope: _Scope
     ) -> list[tuple[Source, Source | None]] | None:
         """Keys and values of a dictionary that an expression is."""
-        if isinstance(node, ast.Name):
-            return scope.pairs(node.id)
+        name = _variable(node)
+        if name is not None:
+            return scope.pairs(name)
         pairs: list[tuple[Source, Source | None]] = []
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -536,6 +556,15 @@ class _Module:
                 pairs.append((word, self.value(keyword.value, scope)))
             return pairs
         return None
+
+
+def _variable(node: ast.expr) -> str | None:
+    """What a name is kept under; attributes of `self` and `cls` belong to their class."""
+    path = _dotted(node)
+    if path is None:
+        return None
+    head, _, rest = path.partition(".")
+    return f".{rest}" if rest and head in ("self", "cls") else path
 
 
 def _called(function: ast.expr) -> str | None:

@@ -8,7 +8,7 @@ stands around them says that they are handed to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from . import shell
@@ -31,10 +31,13 @@ _FLAG_KEYS = re.compile(
     r"|cli_?|worker_?|prefill_?|decode_?)*(?:args|flags|parameters|params|options|opts|command_args)$",
     re.IGNORECASE,
 )
+_MODEL_KEYS = ("model", "model_path", "model-path", "modelPath", "model_id", "model_name")
 _ENGINE_KEYS = ("engine", "backend", "runtime", "framework", "inference_engine", "serving_engine",
                 "modelEngine", "backendName", "engineType", "inferenceEngine")  # fmt: skip
 _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt", "lmdeploy", "tgi", "llamacpp", "llama.cpp")
-_VARIABLE = re.compile(r"\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+_VARIABLE = re.compile(
+    r"\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_][\w.]*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)|\$\{[^}]*\}"
+)
 #: Roles that a mapping of flags may be split into.
 _ROLES = frozenset(
     {"prefill", "decode", "agg", "aggregated", "aggregate", "worker", "server", "default", "common",
@@ -63,10 +66,12 @@ class Structured:
         self.seen: set[int] = set()
         self.roles: dict[str, dict[str, Source]] = {}
         self.pending: list[tuple[str, Source, Context]] = []
+        self.settings_of_file: dict[str, Source] = {}
 
     def document(self, document: Document) -> None:
         """Walk every root of a file."""
         for root in document.roots:
+            self.settings_of_file = dict(_paths(root))
             context = Context()
             self.resources(root, context, 0)
             if self.own_config(root, context):
@@ -109,6 +114,10 @@ class Structured:
         depth: int,
     ) -> None:
         """A mapping: a container, a step, a block of flags, or only a place on the way."""
+        model = node.get(*_MODEL_KEYS)
+        if model is not None and self.commands.is_diffusion(model.text):
+            self.out.skip(model.start, model.text, "settings of a diffusion model")
+            return
         own = Context()
         self.settings(node, own)
         own.fill(context)
@@ -253,7 +262,7 @@ class Structured:
             ):
                 return False
             return self.commands.bare(
-                _filled(flags, environment), environment, self.out, self.kind, context=context,
+                self.filled(flags, environment), environment, self.out, self.kind, context=context,
                 wrapper="image",
             )  # fmt: skip
         return False
@@ -271,7 +280,7 @@ class Structured:
         environment: Mapping[str, Source],
     ) -> bool:
         """Words that start SGLang, or that hand a script to a shell."""
-        words = _filled(words, environment)
+        words = self.filled(words, environment)
         before = len(self.out.launches), sum(len(f.variants) for f in self.out.launches)
         script = next(
             (
@@ -347,6 +356,8 @@ class Structured:
         return self.block(node, name, context, environment)
 
     engine = False
+    #: The document mentions SGLang, and no engine that shares its flags' names.
+    hinted = False
 
     def weighs(self, node: Node) -> bool:
         """Whether a mapping is mostly flags, some of which no other program has."""
@@ -374,7 +385,7 @@ class Structured:
                 continue
             if value.source is None:
                 continue
-            argv += keyed(key.source, _filled([value.source], environment)[0], self.commands.flags)
+            argv += keyed(key.source, self.filled([value.source], environment)[0], self.commands.flags)
         if not argv:
             return False
         return self.commands.bare(
@@ -410,10 +421,14 @@ class Structured:
             words = _flag_words(list(value.scalars()))
         if not words or not words[0].text.startswith("--"):
             return False
-        if not (self.engine_here(parent) or self._about(path, context, parent)):
+        if not (
+            self.engine_here(parent)
+            or self._about(path, context, parent)
+            or (self.hinted and self.commands.all_flags(words))
+        ):
             return False
         return self.commands.bare(
-            _filled(words, environment), environment, self.out, self.kind, context=_copy(context),
+            self.filled(words, environment), environment, self.out, self.kind, context=_copy(context),
             wrapper=name,
         )  # fmt: skip
 
@@ -435,6 +450,37 @@ class Structured:
                 return False
         return False
 
+    def filled(
+        self, words: Sequence[Source], environment: Mapping[str, Source], depth: int = 0
+    ) -> list[Source]:
+        """Put variables in, and open what is not known."""
+        return [self.filled_word(word, environment, depth) for word in words]
+
+    def filled_word(self, word: Source, environment: Mapping[str, Source], depth: int) -> Source:
+        """One word with its variables, and with what it takes from elsewhere in its file."""
+        if "$" not in word.text and "{{" not in word.text:
+            return word
+        parts: list[Source] = []
+        position = 0
+        for match in _VARIABLE.finditer(word.text):
+            name = match.group(1) or match.group(2) or match.group(4) or ""
+            parts.append(word.slice(position, match.start()))
+            known = environment.get(name) or (
+                self.settings_of_file.get(name) if "." in name else None
+            )
+            if known is not None and "." in name and "$" in known.text:
+                known = self.filled_word(known, environment, depth + 1) if depth < 4 else None
+            if known is not None:
+                parts.append(known)
+            elif match.group(3) and not set(match.group(3)) & set(" \"'"):
+                parts.append(word.slice(match.start(3), match.end(3)))
+            else:
+                parts.append(word.slice(match.start(), match.end()).opened())
+            position = match.end()
+        parts.append(word.slice(position, len(word.text)))
+        whole = join([part for part in parts if part.text] or [word])
+        return whole.opened() if "{{" in whole.text and not whole.holes else whole
+
     # ---------------------------------------------------------------- context
 
     def resources(self, node: Node, context: Context, depth: int) -> None:
@@ -443,6 +489,8 @@ class Structured:
         gpus: list[tuple[str, str]] = []
         engines: list[str] = []
         self._collect(node, images, gpus, engines, 0, set())
+        named = {mark for text in _texts(node) for mark in ("sglang", *_OTHER_ENGINES) if mark in text}
+        self.hinted = named == {"sglang"}
         ours = [image for image in images if "sglang" in image.lower()]
         self.engine = (bool(ours) or any("sglang" in engine for engine in engines)) and not any(
             mark in image.lower() for image in images for mark in _OTHER_ENGINES
@@ -631,32 +679,31 @@ def _shell_lines(words: Sequence[Source]) -> bool:
     return any(any(blank in word.text for blank in " \n") for word in words)
 
 
-def _filled(words: Sequence[Source], environment: Mapping[str, Source]) -> list[Source]:
-    """Put variables in, and open what is not known."""
-    filled: list[Source] = []
-    for word in words:
-        if "$" not in word.text and "{{" not in word.text:
-            filled.append(word)
+def _texts(root: Node) -> Iterator[str]:
+    """Keys and scalars of a document, in lower case."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
             continue
-        parts: list[Source] = []
-        position = 0
-        for match in _VARIABLE.finditer(word.text):
-            name = match.group(1) or match.group(2) or match.group(4)
-            parts.append(word.slice(position, match.start()))
-            known = environment.get(name)
-            if known is not None:
-                parts.append(known)
-            elif match.group(3) and not set(match.group(3)) & set(" \"'"):
-                parts.append(word.slice(match.start(3), match.end(3)))
-            else:
-                parts.append(word.slice(match.start(), match.end()).opened())
-            position = match.end()
-        parts.append(word.slice(position, len(word.text)))
-        whole = join([part for part in parts if part.text] or [word])
-        if "{{" in whole.text and not whole.holes:
-            whole = whole.opened()
-        filled.append(whole)
-    return filled
+        seen.add(id(node))
+        if node.source is not None:
+            yield node.text.lower()
+        waiting += node.items or ()
+        for key, value in node.pairs or ():
+            waiting += (key, value)
+
+
+def _paths(root: Node) -> Iterator[tuple[str, Source]]:
+    """Scalars of a mapping by the dotted path of their keys, as `${a.b}` names them."""
+    waiting = [("", root, 0)]
+    while waiting:
+        prefix, node, depth = waiting.pop()
+        for key, value in node.pairs or ():
+            if value.source is not None:
+                yield prefix + key.text, value.source
+            elif value.pairs is not None and depth < 8:
+                waiting.append((f"{prefix}{key.text}.", value, depth + 1))
 
 
 _GITHUB = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)

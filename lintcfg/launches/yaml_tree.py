@@ -9,9 +9,20 @@ from typing import Any
 from .text import MASK, Source, aligned, join
 from .tree import Document, Node
 
-_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}", re.DOTALL)
+_TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}|(?<!\$)\{#[^\n]*?#\}", re.DOTALL)
 #: A line that holds nothing but template directives.
-_DIRECTIVE = re.compile(r"^[ \t]*(?:-[ \t]*)?(?:\{\{[^\n]*?\}\}[ \t]*)+$", re.MULTILINE)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*(?:-[ \t]*)?(?:(?:\{\{[^\n]*?\}\}|\{%[^\n]*?%\}|\{#[^\n]*?#\})[ \t]*)+$", re.MULTILINE
+)
+#: A directive that steers the template and prints nothing itself.
+_CONTROL = re.compile(
+    r"\{\{-?\s*(?:(?:if|else|end|range|with|define|block)\b|/\*|\$\w*\s*:?=)|\{[%#]"
+)
+#: A choice within a line: which side it takes is not known.
+_CHOICE = re.compile(
+    r"\{\{-?\s*(?:if|with)\b[^\n]*?\{\{-?\s*else\b[^\n]*?\{\{-?\s*end\s*-?\}\}"
+    r"|\{%-?\s*if\b[^\n]*?\{%-?\s*else\b[^\n]*?\{%-?\s*endif\s*-?%\}"
+)
 #: Nesting beyond this is no deployment file, and costs the parser its stack.
 _MAX_DEPTH = 400
 _MAX_NODES = 400_000
@@ -26,7 +37,7 @@ def read(source: Source) -> Document:
     import yaml
 
     text = source.text
-    masked = mask(text) if "{{" in text else text
+    masked = mask(text) if is_template(text) else text
     document = Document()
     if _depth(masked) > _MAX_DEPTH or "\0" in text:
         document.troubles.append((0, "nested too deeply to be read here"))
@@ -47,7 +58,7 @@ def read(source: Source) -> Document:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()
         document.troubles.append((0, f"not YAML: {reason[0] if reason else 'unreadable'}"))
-    builder = _Builder(source, document)
+    builder = _Builder(source, replace(source, text=masked), document)
     for root in roots:
         try:
             document.roots.append(builder.node(root, 0))
@@ -56,16 +67,31 @@ def read(source: Source) -> Document:
     return document
 
 
+def is_template(text: str) -> bool:
+    """Whether a text has template directives of Helm, Go or Jinja in it."""
+    return "{{" in text or "{%" in text
+
+
 def mask(text: str) -> str:
-    """Put marks of the same length over template text; lines of directives become blank."""
+    """Put marks of the same length over template text; directives that print nothing become blank.
+
+    A directive between continued lines continues them too, as the rendered text would.
+    """
 
     def blank(match: re.Match[str]) -> str:
-        return " " * len(match.group())
+        line = match.group()
+        before = text[: match.start()].rstrip("\n")
+        return " " * (len(line) - 1) + "\\" if before.endswith("\\") and line else " " * len(line)
 
     def cover(match: re.Match[str]) -> str:
-        return "".join("\n" if character == "\n" else MASK for character in match.group())
+        filler = " " if _CONTROL.match(match.group()) else MASK
+        return "".join("\n" if character == "\n" else filler for character in match.group())
+
+    def covered(match: re.Match[str]) -> str:
+        return MASK * len(match.group())
 
     text = _DIRECTIVE.sub(lambda m: blank(m) if _is_control(m.group()) else m.group(), text)
+    text = _CHOICE.sub(covered, text)
     return _TEMPLATE.sub(cover, text)
 
 
@@ -92,8 +118,9 @@ def _depth(text: str) -> int:
 class _Builder:
     """Makes nodes with places out of the parser's."""
 
-    def __init__(self, source: Source, document: Document) -> None:
+    def __init__(self, source: Source, masked: Source, document: Document) -> None:
         self.source = source
+        self.masked = masked
         self.document = document
         self.made: dict[int, Node] = {}
         self.count = 0
@@ -136,7 +163,7 @@ class _Builder:
         value: str = given.value
         style = given.style
         if style in ("|", ">"):
-            text = self.block(raw, value, style)
+            text = self.block(self.masked.slice(start, end), value, style)
         elif MASK in value:
             text = self.restored(value, raw)
         elif style in ("'", '"') and raw.text[1:-1] == value:
@@ -167,18 +194,9 @@ class _Builder:
             parts.append(raw.slice(min(position + drop, end), end))
             position += len(line) + 1
         literal = join(parts)
-        wanted = self._unmasked(value, literal)
-        if style == "|" and literal.text.rstrip().replace("\r\n", "\n") == wanted.rstrip():
+        if style == "|" and literal.text.rstrip() == value.rstrip():
             return self.opened(literal.slice(0, len(literal.text.rstrip())), value)
         return self.restored(value, raw) if MASK in value else aligned(value.rstrip("\n"), literal)
-
-    def _unmasked(self, value: str, literal: Source) -> str:
-        if MASK not in value or len(value.rstrip()) != len(literal.text.rstrip()):
-            return value
-        return "".join(
-            there if here == MASK else here
-            for here, there in zip(value.rstrip(), literal.text.rstrip(), strict=True)
-        )
 
     def opened(self, literal: Source, value: str) -> Source:
         """Holes where the value was masked."""
