@@ -17,7 +17,7 @@ from ..findings import Finding
 from ..judge import Judge, Judgement, Launch
 from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, worth_reading
 from ..launches.command import Commands
-from . import suppress
+from . import beside, suppress
 from .changes import changes_for
 from .discover import matches
 from .result import FileReport, Located, Place
@@ -135,8 +135,19 @@ class Runner:
         """Find the launches of a text, unjudged."""
         body = text[1:] if text.startswith("\ufeff") else text
         report = FileReport(name, Lines(body), text[: len(text) - len(body)])
-        extraction = find_launches(name, body, self.commands)
+        extraction = find_launches(name, body, self.commands, beside=beside.reader(name))
         report.launches = extraction.launches
+        table = self.default_judge.flags
+        for found in list(report.launches):
+            used = beside.with_config(found, table, name, extraction.documents)
+            if used is not None:
+                # What a launch of this file reads is part of that launch, and none of its own.
+                held = extraction.documents[used]
+                report.launches = [
+                    one
+                    for one in report.launches
+                    if not (one.wrapper == "config" and held.start <= one.start < held.end)
+                ]
         report.skipped = extraction.skipped
         for trouble in extraction.troubles:
             # What cannot be read is told where it could have held a launch.

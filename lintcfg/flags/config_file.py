@@ -46,8 +46,13 @@ class _Broken(Exception):
         self.message, self.says, self.line, self.refuses = message, says, line, refuses
 
 
-def merge(argv: Sequence[str], table: FlagTable, directory: Path | None = None) -> Merged:
-    """Replace `--config FILE` by what the file says."""
+def merge(
+    argv: Sequence[str],
+    table: FlagTable,
+    directory: Path | None = None,
+    content: str | None = None,
+) -> Merged:
+    """Replace `--config FILE` by what the file says; `content` is that, where it is known."""
     assert table.config is not None
     flag: str = table.config["flag"]
     places = [index for index, word in enumerate(argv) if word == flag]
@@ -63,7 +68,7 @@ def merge(argv: Sequence[str], table: FlagTable, directory: Path | None = None) 
         if not path:
             return Merged(list(argv), list(range(len(argv))))
         out.path = path
-        words, spots, out.keys = _read(path, table, directory)
+        words, spots, out.keys = _read(path, table, directory, content)
     except _Broken as error:
         spot = ConfigSpot(path, error.line) if out.path else None
         out.problems.append(
@@ -85,7 +90,7 @@ def merge(argv: Sequence[str], table: FlagTable, directory: Path | None = None) 
 
 
 def _read(
-    path: str, table: FlagTable, directory: Path | None
+    path: str, table: FlagTable, directory: Path | None, content: str | None
 ) -> tuple[list[str], list[int | ConfigSpot], dict[str, ConfigSpot]]:
     """Words of a configuration file, the place of each, and the place of each key."""
     suffix = Path(path).suffix
@@ -94,7 +99,7 @@ def _read(
             f"{plain(path)} must be named .yaml or .yml",
             f"Config file must be YAML format, got: {suffix}",
         )
-    document, lines = _load(_text(path, directory))
+    document, lines = _load(content if content is not None else _text(path, directory))
     if document is None:
         document = {}
     if not isinstance(document, dict):

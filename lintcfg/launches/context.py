@@ -16,8 +16,12 @@ _PIN = re.compile(
 )
 _COMMENT = re.compile(r"(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
 _GRES = re.compile(
-    r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?::\d+)?(?=\s|,|$)"
+    r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?=\s|[,:\"']|$)"
 )
+#: A scheduler's demand for nodes of a kind, where the kind is a card's name.
+_CONSTRAINT = re.compile(r"(?:--constraint[= ]|-C )[\"']?([a-z]+\d{2,4}[a-z]?)\b", re.IGNORECASE)
+#: A card as tools for clusters write it, with how many there may be.
+CARD = re.compile(r"([A-Za-z]+-?[A-Za-z]*\d+[\w-]*)(?::\d+)?!?$")
 _SETTING = re.compile(r"(\w+)=(\S+)")
 #: Keys whose value names a card; the text is looked up among the platforms later.
 GPU_KEYS = re.compile(
@@ -57,10 +61,21 @@ def from_text(text: str, context: Context) -> None:
                 card = _GRES.search(line)
                 if card is not None and card.group(1).lower() not in ("gpu", "shard"):
                     context.note("gpu", card.group(1), line.strip())
+                wanted = _CONSTRAINT.search(line)
+                if wanted is not None:
+                    context.note("gpu", wanted.group(1), line.strip())
     if "sglang" in text:
         pin = _PIN.search(text)
         if pin is not None:
             context.note("sglang", pin.group(1), f"pin {pin.group(0)}")
+
+
+def from_images(text: str, context: Context) -> None:
+    """Take the release of the one image of SGLang that a whole file names."""
+    tags = {match.group(1): match for match in _IMAGE.finditer(text)} if "sgl" in text else {}
+    if len(tags) == 1:
+        ((release, match),) = tags.items()
+        context.note("sglang", release, f"image {match.group().strip().strip('/')}")
 
 
 def from_comments(text: str, place: int, context: Context) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 
 from .command import Commands
-from .context import from_comments, from_text
+from .context import from_comments, from_images, from_text
 from .model import Extraction, Trouble
 from .text import Source, unmasked, whole
 
@@ -70,10 +71,18 @@ def worth_reading(content: bytes) -> bool:
     return any(mark in content for mark in _MARKS)
 
 
-def find_launches(name: str, text: str, commands: Commands, kind: str | None = None) -> Extraction:
-    """Find the launches of one file."""
+def find_launches(
+    name: str,
+    text: str,
+    commands: Commands,
+    kind: str | None = None,
+    beside: Callable[[str], str | None] | None = None,
+) -> Extraction:
+    """Find the launches of one file; `beside` gives the text of a file that it names."""
     kind = kind or kind_of(name, text[:200].encode("utf-8", "replace"))
     out = Extraction()
+    if beside is not None:
+        out.beside = beside
     from_text(text, out.context)
     if kind is not None:
         try:
@@ -86,6 +95,8 @@ def find_launches(name: str, text: str, commands: Commands, kind: str | None = N
             replace(variant, words=tuple(unmasked(word, text) for word in variant.words))
             for variant in found.variants
         ]
+    if kind not in ("yaml", "json", "toml"):
+        from_images(text, out.context)
     for found in out.launches:
         from_comments(text, found.end, found.context)
         found.context.fill(out.context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .text import Source
@@ -84,6 +84,10 @@ class Trouble:
     start: int = 0
 
 
+def _nothing(_path: str) -> None:
+    """No other file is at hand."""
+
+
 @dataclass(slots=True)
 class Extraction:
     """Everything found in one file."""
@@ -92,6 +96,10 @@ class Extraction:
     skipped: list[Skipped] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     context: Context = field(default_factory=Context)
+    #: Gives the text of a file that this one names, None where it is not at hand.
+    beside: Callable[[str], str | None] = _nothing
+    #: Texts of the files that this one holds or writes, by the last part of their names.
+    documents: dict[str, Source] = field(default_factory=dict)
 
     def skip(self, start: int, what: str, reason: str) -> None:
         """Note something passed over, once."""

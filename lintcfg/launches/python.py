@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from . import shell
 from .command import Commands, keyed
+from .context import CARD
 from .model import Context, Extraction
 from .text import Lines, Source, aligned, join, made
 
@@ -82,6 +83,7 @@ class _Module:
         self.modules: set[str] = set()
         self.names: dict[str, str] = {}
         self.done: set[int] = set()
+        self.cards: set[str] = set()
 
     # ------------------------------------------------------------------ places
 
@@ -115,7 +117,20 @@ class _Module:
             ):
                 for alias in node.names:
                     self.names[alias.asname or alias.name] = alias.name
+            elif isinstance(node, ast.keyword) and node.arg == "gpu":
+                self.card(node.value)
+        if len(self.cards) == 1:
+            self.out.context.note("gpu", self.cards.pop(), "gpu=")
         self.body(tree.body, _Scope())
+
+    def card(self, value: ast.expr) -> None:
+        """`gpu="H100:8"`, as tools that run functions on machines take it."""
+        if isinstance(value, ast.JoinedStr) and value.values:
+            value = value.values[0]
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            match = CARD.match(value.value.rstrip(":"))
+            if match is not None:
+                self.cards.add(match.group(1))
 
     def body(self, statements: Iterable[ast.stmt], scope: _Scope) -> None:
         """Statements in order; every branch is taken."""

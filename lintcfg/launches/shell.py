@@ -157,6 +157,8 @@ class Shell:
         self._ascii = len(self.bytes) == len(source.text)
         self._offsets: list[int] = []
         self.functions: dict[str, Any] = {}
+        self.foreign: dict[str, tuple[Shell, Any]] = {}
+        self.sourced: set[str] = set()
         self.called: set[str] = set()
         self.calls = 0
         self.level = 0
@@ -208,7 +210,11 @@ class Shell:
                 words = list(value.words)
                 if not value.array and words:
                     words = words[0].split()
-                if not words or any(word.start in self.consumed for word in words):
+                if (
+                    not words
+                    or name in self.sourced
+                    or any(word.start in self.consumed for word in words)
+                ):
                     continue
                 if self.depth == 0 and not value.exported and (
                     any(word.text.startswith("--sglang-") for word in words)
@@ -472,8 +478,14 @@ class Shell:
         if name == "set" and len(words) > 1 and words[1].text == "--":
             state.arguments = tuple(words[2:])
             return [state]
+        if name in ("source", ".") and len(words) > 1:
+            return self.follow(words[1], state)
         if name in ("shift", "source", "."):
             return [state]
+        if name in self.foreign:
+            span = (self.piece(node.start_byte, node.start_byte).start,
+                    self.piece(node.start_byte, node.end_byte).end)  # fmt: skip
+            return self.call_foreign(name, words[1:], state, span)
         self.consumed.update(word.start for word in words)
         if not any(mark in word.text for word in words for mark in _MARKS):
             return [state]
@@ -550,6 +562,56 @@ class Shell:
             one.arguments = outer
         return after
 
+    def follow(self, word: Source, state: State) -> list[State]:
+        """`source FILE`: what the file sets, where it is kept near this one.
+
+        What it sets stands where it is sourced; the launches in it are its own.
+        """
+        path = _kept_near(word)
+        text = self.out.beside(path) if path is not None and self.depth < _MAX_DEPTH else None
+        if text is None:
+            return [state]
+        scratch = Extraction()
+        scratch.beside = self.out.beside
+        other = Shell(Source(text), self.commands, scratch, self.kind, None, None, self.depth + 1)
+        before = dict(state.variables)
+        after = other.block(parse(other.bytes).children, [state])
+        for one in after:
+            for name, value in one.variables.items():
+                if before.get(name) is not value:
+                    moved = tuple(_moved(part, word.start) for part in value.words)
+                    one.variables[name] = replace(value, words=moved)
+                    self.sourced.add(name)
+        self.foreign.update(other.foreign)
+        self.foreign.update((name, (other, body)) for name, body in other.functions.items())
+        return after
+
+    def call_foreign(
+        self, name: str, arguments: list[Source], state: State, span: tuple[int, int]
+    ) -> list[State]:
+        """A function of a sourced file: what it starts is started here."""
+        other, body = self.foreign[name]
+        self.calls += 1
+        if self.calls > _MAX_CALLS or self.level > _MAX_TREE // 4:
+            return [state]
+        self.consumed.update(word.start for word in arguments)
+        other.out = Extraction()
+        other.out.beside = self.out.beside
+        other.kind = self.kind
+        outer = state.arguments
+        state.arguments = tuple(arguments)
+        after = other.walk(body, [state])
+        for one in after:
+            one.arguments = outer
+        for found in other.out.launches:
+            found.start, found.end = span
+            found.variants = [
+                replace(one, words=tuple(_moved(word, span[0]) for word in one.words))
+                for one in found.variants
+            ]
+            self.out.add(found)
+        return after
+
     def substitutions(self, node: Any, state: State) -> None:
         """Commands inside `$( … )`."""
         if node.type in ("command_substitution", "process_substitution"):
@@ -585,6 +647,8 @@ class Shell:
         if words and PurePosixPath(words[0]).name == "tee":
             target = words[-1].strip("\"'")
         kind = _document_kind(target, words, source.text)
+        if target:
+            self.out.documents[PurePosixPath(target).name] = source
         if kind == "shell":
             find(
                 source, self.commands, self.out, self.kind, context=self._context(),
@@ -901,6 +965,22 @@ def is_flag_variable(name: str) -> bool:
     return ("SGLANG" in upper or "SGL_" in upper) and any(
         mark in upper for mark in ("ARGS", "FLAGS", "OPTS", "OPTIONS", "CMD", "COMMAND", "PARAM")
     )
+
+
+def _kept_near(word: Source) -> str | None:
+    """A path relative to the script; what stands before its first known part is its folder."""
+    end = max((right for _, right in word.holes), default=0)
+    path = word.text[end:]
+    if end:
+        if not path.startswith("/"):
+            return None
+        path = path.lstrip("/")
+    return path.removeprefix("./") or None
+
+
+def _moved(word: Source, place: int) -> Source:
+    """A word of another file, standing at a place in this one."""
+    return Source(word.text, (0,), (place,), word.holes)
 
 
 def _is_comment_mark(word: Source) -> bool:

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from . import shell
 from .command import Commands, keyed
-from .context import GPU_KEYS, from_image
+from .context import CARD, GPU_KEYS, from_image
 from .model import Context, Extraction
-from .text import MASK, Source, join
+from .text import MASK, Source, join, made
 from .tree import Document, Node
 
 #: Keys that hold lines of a script, run one behind the other.
@@ -67,9 +67,12 @@ class Structured:
         self.roles: dict[str, dict[str, Source]] = {}
         self.pending: list[tuple[str, Source, Context]] = []
         self.settings_of_file: dict[str, Source] = {}
+        self.maps: dict[str, dict[str, Source]] = {}
 
     def document(self, document: Document) -> None:
         """Walk every root of a file."""
+        for root in document.roots:
+            self.maps.update(_config_maps(root))
         for root in document.roots:
             self.settings_of_file = dict(_paths(root))
             context = Context()
@@ -153,7 +156,8 @@ class Structured:
         """A text that may be a script or a command line."""
         assert node.source is not None
         text = node.source.text
-        if id(node) in self.seen or len(text) < 16 or ("sglang" not in text.lower()):
+        named = key.endswith((".yaml", ".yml")) and ("model-path:" in text or "model_path:" in text)
+        if id(node) in self.seen or len(text) < 16 or not (named or "sglang" in text.lower()):
             return
         self.seen.add(id(node))
         if key.lower() in ("name", "image", "description", "title", "repository", "about", "url"):
@@ -162,6 +166,7 @@ class Structured:
             return
         if key.endswith((".py", ".yaml", ".yml", ".json")) and self.embedded is not None:
             # A file inside a ConfigMap.
+            self.out.documents[key] = node.source
             self.embedded(node.source, key.rpartition(".")[2])
             return
         self.script(node.source, context, environment)
@@ -385,7 +390,9 @@ class Structured:
                 continue
             if value.source is None:
                 continue
-            argv += keyed(key.source, self.filled([value.source], environment)[0], self.commands.flags)
+            argv += keyed(
+                key.source, self.filled([value.source], environment)[0], self.commands.flags
+            )
         if not argv:
             return False
         return self.commands.bare(
@@ -489,7 +496,9 @@ class Structured:
         gpus: list[tuple[str, str]] = []
         engines: list[str] = []
         self._collect(node, images, gpus, engines, 0, set())
-        named = {mark for text in _texts(node) for mark in ("sglang", *_OTHER_ENGINES) if mark in text}
+        named = {
+            mark for text in _texts(node) for mark in ("sglang", *_OTHER_ENGINES) if mark in text
+        }
         self.hinted = named == {"sglang"}
         ours = [image for image in images if "sglang" in image.lower()]
         self.engine = (bool(ours) or any("sglang" in engine for engine in engines)) and not any(
@@ -578,13 +587,25 @@ class Structured:
         for name in ("nodeSelector", "node_selector", "resources"):
             inner = node.get(name)
             for key, value in (inner.pairs or ()) if inner is not None else ():
-                if value.source is not None and GPU_KEYS.search(key.text):
+                if value.source is None:
+                    continue
+                card = CARD.match(value.text) if key.text == "gpu" else None
+                if card is not None:
+                    context.note("gpu", card.group(1), f"{key.text}: {value.text}")
+                elif GPU_KEYS.search(key.text):
                     gpu = value.text.partition(":")[0]
                     context.note("gpu", gpu, f"{key.text}: {value.text}")
 
     def variables(self, node: Node) -> dict[str, Source]:
         """Environment of a container or of a step."""
         found: dict[str, Source] = {}
+        for path in _env_files(node):
+            found.update(_env_file(self.out.beside(path), node.start))
+        for item in _listed(node.get("envFrom")):
+            named = item.get("configMapRef")
+            label = named.get("name") if named is not None else None
+            if label is not None:
+                found.update(self.maps.get(label.text, {}))
         for name in ("env", "environment", "envs", "variables"):
             value = node.get(name)
             if value is None:
@@ -597,10 +618,77 @@ class Structured:
                     variable, _, _ = item.text.partition("=")
                     found[variable] = item.source.slice(len(variable) + 1, len(item.text))
                 elif item.pairs is not None:
-                    label, given = item.get("name"), item.get("value")
-                    if label is not None and given is not None and given.source is not None:
-                        found[label.text] = given.source
+                    label, given = item.get("name"), self.given(item)
+                    if label is not None and given is not None:
+                        found[label.text] = given
         return found
+
+    def given(self, item: Node) -> Source | None:
+        """The value of one variable: its own, or a key's in a ConfigMap of the same file."""
+        value = item.get("value")
+        if value is not None:
+            return value.source
+        origin = item.get("valueFrom")
+        reference = origin.get("configMapKeyRef") if origin is not None else None
+        if reference is None:
+            return None
+        name, key = reference.get("name"), reference.get("key")
+        if name is None or key is None:
+            return None
+        return self.maps.get(name.text, {}).get(key.text)
+
+
+def _listed(node: Node | None) -> list[Node]:
+    return list(node.items or ()) if node is not None else []
+
+
+def _config_maps(root: Node) -> Iterator[tuple[str, dict[str, Source]]]:
+    """ConfigMaps of a document, and those that kustomize makes from literals, by name."""
+    kind, meta, data = root.get("kind"), root.get("metadata"), root.get("data")
+    name = meta.get("name") if meta is not None else None
+    if kind is not None and kind.text == "ConfigMap" and name is not None and data is not None:
+        pairs = data.pairs or ()
+        yield name.text, {key.text: v.source for key, v in pairs if v.source is not None}
+    for entry in _listed(root.get("configMapGenerator")):
+        label = entry.get("name")
+        literals = entry.get("literals")
+        if label is None or literals is None:
+            continue
+        found = {}
+        for source in literals.scalars():
+            key, equals, _ = source.text.partition("=")
+            if equals:
+                found[key] = source.slice(len(key) + 1, len(source.text))
+        yield label.text, found
+    for item in _listed(root.get("items")):
+        yield from _config_maps(item)
+
+
+def _env_files(node: Node) -> Iterator[str]:
+    """Files of variables that a service reads; Compose reads `.env` for the whole file."""
+    if node.get("services") is not None:
+        yield ".env"
+    value = node.get("env_file")
+    if value is None:
+        return
+    for item in [value, *(value.items or ())]:
+        path = item.get("path") if item.pairs is not None else item
+        if path is not None and path.source is not None and path.text:
+            yield path.text.removeprefix("./")
+
+
+def _env_file(text: str | None, place: int) -> dict[str, Source]:
+    """Variables of a file of `NAME=value` lines."""
+    found: dict[str, Source] = {}
+    for line in (text or "").splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name.isidentifier():
+            continue
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        found[name] = made(value, place)
+    return found
 
 
 class _Words:

@@ -1,0 +1,107 @@
+"""Files that a checked file reads at run time, looked for where they are kept: near it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from ..flags import FlagTable
+from ..flags.config_file import merge
+from ..launches import Found, Source, Variant
+from ..launches.text import made
+
+#: Larger files are no settings.
+_MAX_BYTES = 256 * 1024
+#: Folders above the file in which a path may begin: scripts are mostly run from a root.
+_LEVELS = 4
+
+#: Gives the text of a file that another one names; None where it is not there.
+Reader = Callable[[str], str | None]
+
+
+def find(name: str, path: str) -> Path | None:
+    """The file that `name` calls `path`: beside it, or below one of the folders above it."""
+    wanted = PurePosixPath(path)
+    if wanted.is_absolute() or not path or "\0" in path or ".." in wanted.parts[1:]:
+        return None
+    folder = Path(name).parent
+    for _ in range(_LEVELS):
+        place = folder / wanted
+        try:
+            if place.is_file():
+                return place
+        except (OSError, ValueError):
+            return None
+        if (folder / ".git").exists() or folder == folder.parent:
+            break
+        folder = folder / ".." if folder.name in ("", "..") else folder.parent
+    return None
+
+
+def reader(name: str) -> Reader:
+    """A reader of the files around one."""
+
+    def read(path: str) -> str | None:
+        place = find(name, path)
+        if place is None:
+            return None
+        try:
+            with place.open("rb") as file:
+                info = os.fstat(file.fileno())
+                if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_BYTES:
+                    return None
+                return file.read().decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    return read
+
+
+def with_config(
+    found: Found, table: FlagTable, name: str, held: Mapping[str, Source]
+) -> str | None:
+    """Put what `--config FILE` says into a launch, where that file is kept near or held by it.
+
+    Words of the file stand where the file is named. Returns the name of the document in `held`
+    that was used.
+    """
+    used = None
+    for number, variant in enumerate(found.variants):
+        merged, document = _merged(variant, table, name, held)
+        found.variants[number] = merged
+        used = used or document
+    return used
+
+
+def _merged(
+    variant: Variant, table: FlagTable, name: str, held: Mapping[str, Source]
+) -> tuple[Variant, str | None]:
+    """One way through a launch with its configuration, and the document that held it."""
+    if table.config is None:
+        return variant, None
+    flag = table.config["flag"]
+    texts = [word.text for word in variant.words]
+    place = next((number for number, text in enumerate(texts[:-1]) if text == flag), None)
+    if place is None or texts.count(flag) > 1:
+        return variant, None
+    path = texts[place + 1]
+    document = PurePosixPath(path).name
+    if document in held:
+        merged = merge(texts, table, content=held[document].text)
+    else:
+        near = find(name, path) if not variant.words[place + 1].open else None
+        if near is None:
+            return variant, None
+        document = ""
+        merged = merge([*texts[: place + 1], str(near), *texts[place + 2 :]], table)
+    if merged.problems:
+        return variant, None
+    named = variant.words[place + 1]
+    words: list[Source] = [
+        variant.words[origin] if isinstance(origin, int) else made(text, named.start)
+        for text, origin in zip(merged.words, merged.origins, strict=True)
+    ]
+    return replace(variant, words=tuple(words)), document or None
