@@ -170,13 +170,12 @@ class Judge:
             if not problem.refuses:
                 continue
             named = [text.replace("=", " ").split(" ")[0] for text in problem.replacements]
-            fields = [self.flags.by_name[name].field for name in named
-                      if name in self.flags.by_name]  # fmt: skip
+            meant = [self.flags.by_name[name].field for name in named if name in self.flags.by_name]
             if problem.value is not None and problem.field is not None:
-                fields.append(problem.field)
-            for field in fields:
-                if field not in parsed.typed:
-                    parsed.values[field] = Unknown()
+                meant.append(problem.field)
+            for name in meant:
+                if name not in parsed.typed:
+                    parsed.values[name] = Unknown()
 
     def _explore(
         self,

@@ -100,8 +100,26 @@ def _merged(
     if merged.problems:
         return variant, None
     named = variant.words[place + 1]
-    words: list[Source] = [
-        variant.words[origin] if isinstance(origin, int) else made(text, named.start)
-        for text, origin in zip(merged.words, merged.origins, strict=True)
-    ]
+    lines = list(held[document].lines()) if document else []
+    words: list[Source] = []
+    for text, origin in zip(merged.words, merged.origins, strict=True):
+        if isinstance(origin, int):
+            words.append(variant.words[origin])
+        elif document and origin.line is not None:
+            words.append(_typed(text, lines[origin.line - 1]))
+        else:
+            words.append(made(text, named.start))
     return replace(variant, words=tuple(words)), document or None
+
+
+def _typed(text: str, line: Source) -> Source:
+    """A word where the line of a configuration file has it."""
+    if text.startswith("--"):
+        key = line.text.find(text[2:])
+        if key < 0:
+            key = line.text.find(text[2:].replace("-", "_"))
+        if key >= 0:
+            place = line.at(key)
+            return Source(text, (0, 2), (place, place))
+    found = line.text.find(text, line.text.find(":") + 1)
+    return line.slice(found, found + len(text)) if found >= 0 else made(text, line.start)

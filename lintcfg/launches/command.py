@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -151,9 +151,10 @@ class Commands:
             name, equals, value = word.text.partition("=")
             if name in self.diffusion_flags:
                 return True
-            if name in ("--model-path", "--model") and (equals or place + 1 < len(argv)):
-                if self.is_diffusion(value if equals else argv[place + 1].text):
-                    return True
+            if name not in ("--model-path", "--model") or not (equals or place + 1 < len(argv)):
+                continue
+            if self.is_diffusion(value if equals else argv[place + 1].text):
+                return True
         return False
 
     def is_diffusion(self, path: str) -> bool:
@@ -259,7 +260,7 @@ class Commands:
             text = value.text
             if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
                 value = value.slice(1, len(text) - 1)
-            pair = keyed(word.slice(match.start(2), match.end(2)), value, self.flags)
+            pair = keyed(word.slice(match.start(2), match.end(2)), value, self.is_flag)
             if pair:
                 prefix = prefix or match.group(1)
                 argv += pair
@@ -356,7 +357,7 @@ def _is_program(word: str) -> bool:
     )  # fmt: skip
 
 
-def keyed(key: Source, value: Source | None, flags: frozenset[str]) -> list[Source]:
+def keyed(key: Source, value: Source | None, known: Callable[[str], bool]) -> list[Source]:
     """The words of a flag that is written as a key and a value; empty where it is no flag.
 
     A value None, or one that says false, leaves the flag out; one that says true gives the flag
@@ -364,7 +365,7 @@ def keyed(key: Source, value: Source | None, flags: frozenset[str]) -> list[Sour
     """
     dashed = key.text.strip().replace("_", "-")
     name = "--" + dashed.lstrip("-")
-    if name not in flags:
+    if not known(name):
         return []
     word = Source(name, (0, 2), (key.start, key.start)) if key.text else made(name, key.start)
     if value is None:

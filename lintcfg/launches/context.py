@@ -10,6 +10,7 @@ from .model import Context
 _IMAGE = re.compile(
     r"(?:^|[/\s])(?:sglang(?!-runtime|-router|-gateway)[\w-]*|sgl-dev):[vV]?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
 )
+_UNDATED = re.compile(r"\bsglang:(?!v?\d)\w")
 _CUDA_TAG = re.compile(r":[^\s]*?-cu(\d{2})(\d)\b")
 _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
@@ -44,8 +45,8 @@ def from_image(text: str, context: Context) -> None:
 def from_words(words: Sequence[str], context: Context) -> None:
     """Read image tags and resource options out of a command line."""
     for place, text in enumerate(words):
-        if "sgl" in text and ":" in text and not text.startswith("-"):
-            from_image(text, context)
+        if "sgl" in text and ":" in text and (not text.startswith("-") or "image=" in text):
+            from_image(text.partition("image=")[2] or text, context)
         if text.startswith("--gres"):
             following = words[place + 1] if place + 1 < len(words) else ""
             match = _GRES.match(text if "=" in text else f"{text} {following}")
@@ -73,7 +74,7 @@ def from_text(text: str, context: Context) -> None:
 def from_images(text: str, context: Context) -> None:
     """Take the release of the one image of SGLang that a whole file names."""
     tags = {match.group(1): match for match in _IMAGE.finditer(text)} if "sgl" in text else {}
-    if len(tags) == 1:
+    if len(tags) == 1 and _UNDATED.search(text) is None:
         ((release, match),) = tags.items()
         context.note("sglang", release, f"image {match.group().strip().strip('/')}")
 

@@ -95,7 +95,7 @@ def find_launches(
             replace(variant, words=tuple(unmasked(word, text) for word in variant.words))
             for variant in found.variants
         ]
-    if kind not in ("yaml", "json", "toml"):
+    if kind in ("python", "notebook", "markdown", "rst"):
         from_images(text, out.context)
     for found in out.launches:
         from_comments(text, found.end, found.context)

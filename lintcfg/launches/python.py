@@ -351,7 +351,7 @@ class _Module:
             return []
         if value is None:
             value = Source("?", (0,), (key.end,)).opened()
-        return keyed(key, value, self.commands.flags)
+        return keyed(key, value, self.commands.flags.__contains__)
 
     def value(self, node: ast.expr, scope: _Scope) -> Source | None:
         """A value as the text of a flag."""

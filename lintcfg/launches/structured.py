@@ -391,7 +391,7 @@ class Structured:
             if value.source is None:
                 continue
             argv += keyed(
-                key.source, self.filled([value.source], environment)[0], self.commands.flags
+                key.source, self.filled([value.source], environment)[0], self.commands.is_flag
             )
         if not argv:
             return False
@@ -435,8 +435,8 @@ class Structured:
         ):
             return False
         return self.commands.bare(
-            self.filled(words, environment), environment, self.out, self.kind, context=_copy(context),
-            wrapper=name,
+            self.filled(words, environment), environment, self.out, self.kind,
+            context=_copy(context), wrapper=name,
         )  # fmt: skip
 
     def _about(self, path: tuple[str, ...], context: Context, parent: Node) -> bool:
