@@ -70,38 +70,46 @@ def with_config(
     """
     used = None
     for number, variant in enumerate(found.variants):
-        merged, document = _merged(variant, table, name, held)
+        merged, document, problems = _merged(variant, table, name, held)
         found.variants[number] = merged
+        found.config_problems += [one for one in problems if one not in found.config_problems]
         used = used or document
     return used
 
 
 def _merged(
     variant: Variant, table: FlagTable, name: str, held: Mapping[str, Source]
-) -> tuple[Variant, str | None]:
-    """One way through a launch with its configuration, and the document that held it."""
+) -> tuple[Variant, str | None, list[tuple[int, str]]]:
+    """One way through a launch with its configuration, the document that held it, its faults."""
+    nothing: list[tuple[int, str]] = []
     if table.config is None:
-        return variant, None
+        return variant, None, nothing
     flag = table.config["flag"]
     texts = [word.text for word in variant.words]
     place = next((number for number, text in enumerate(texts[:-1]) if text == flag), None)
     if place is None or texts.count(flag) > 1:
-        return variant, None
+        return variant, None, nothing
     path = texts[place + 1]
     document = PurePosixPath(path).name
-    if document in held:
-        merged = merge(texts, table, content=held[document].text)
-    else:
-        near = find(name, path) if not variant.words[place + 1].open else None
-        if near is None:
-            return variant, None
-        document = ""
-        merged = merge([*texts[: place + 1], str(near), *texts[place + 2 :]], table)
-    if merged.problems:
-        return variant, None
     named = variant.words[place + 1]
-    lines = list(held[document].lines()) if document else []
-    words: list[Source] = []
+    content = held.get(document)
+    if content is None:
+        text = reader(name)(path) if not named.open else None
+        if text is None:
+            return variant, None, nothing
+        content, document = Source(text), ""
+    merged = merge(texts, table, content=content.text)
+    problems = [(named.start, problem.message) for problem in merged.problems]
+    if problems:
+        read = _as_far_as_it_goes(content, table)
+        if not read:
+            return variant, None, nothing
+        words = [*read, *variant.words[:place], *variant.words[place + 2 :]]
+        if not document:
+            words = [*(_moved(word, named) for word in read), *words[len(read) :]]
+        return replace(variant, words=tuple(words)), document or None, problems
+    lines = list(content.lines()) if document else []
+    words = []
     for text, origin in zip(merged.words, merged.origins, strict=True):
         if isinstance(origin, int):
             words.append(variant.words[origin])
@@ -109,7 +117,28 @@ def _merged(
             words.append(_typed(text, lines[origin.line - 1]))
         else:
             words.append(made(text, named.start))
-    return replace(variant, words=tuple(words)), document or None
+    return replace(variant, words=tuple(words)), document or None, nothing
+
+
+def _as_far_as_it_goes(content: Source, table: FlagTable) -> list[Source]:
+    """Flags of a configuration file that SGLang would not take as it is."""
+    from ..launches.command import keyed
+    from ..launches.yaml_tree import read
+
+    def known(name: str) -> bool:
+        return name in table.names or len(table.matches(name)) == 1
+
+    words: list[Source] = []
+    for root in read(content).roots:
+        for key, value in root.pairs or ():
+            if key.source is not None and value.source is not None:
+                words += keyed(key.source, value.source, known)
+    return words
+
+
+def _moved(word: Source, named: Source) -> Source:
+    """A word of another file, standing where that is named."""
+    return made(word.text, named.start)
 
 
 def _typed(text: str, line: Source) -> Source:

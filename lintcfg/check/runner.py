@@ -215,6 +215,13 @@ class Runner:
                 gpu = None
         seen: dict[tuple[Any, ...], Located] = {}
         startups = []
+        for start, message in found.config_problems:
+            if found.wrapper in _DIRECT:
+                continue  # a launcher reads such a file itself
+            finding = self._finding(_CONFIG, message, "")
+            report.located.append(
+                Located(report.path, report.place(start, start + 1), finding, number, basis)
+            )
         for position, variant in enumerate(found.variants):
             judgement = self._judged_variant(judge, found, variant, gpu, cuda)
             if isinstance(judgement, str):
@@ -406,7 +413,7 @@ def _in_its_time(finding: Finding, judgement: Judgement, named: str | None) -> F
 _DIRECT = ("dynamo", "sglang-router")
 #: What a trainer or a chart decides by settings of its own, where the flags do not.
 _SET_BY_WRAPPERS = ("--tp-size", "--nnodes")
-_MISSING, _UNKNOWN, _STRAY = "ATT107", "ATT101", "ATT109"
+_MISSING, _UNKNOWN, _STRAY, _CONFIG = "ATT107", "ATT101", "ATT109", "ATT108"
 
 
 #: Flags whose value is a path on the machine that the launch runs on, not on this one.

@@ -24,11 +24,15 @@ LAUNCHERS = {
     "dynamo.sglang": "dynamo",
     "sglang_router.launch_server": "sglang-router",
 }
+#: Their modules; one may have a module for each role of its workers.
+_LAUNCHER = re.compile(r"(dynamo\.sglang|sglang_router\.launch_server)(?:\.\w*(?:worker|main))?")
 #: Programs of SGLang's that start no server of the kind judged here.
 CLIENTS = "a client or a benchmark of SGLang's"
 WRAPPED_PREFIX = "--sglang-"
 #: Formats in which a command line is all that there is of it.
 _SCRIPTS = frozenset({"shell", "makefile", "justfile", "notebook"})
+#: Formats in which a command without arguments is a mention of it.
+_TEXTS = frozenset({"markdown", "rst", "python", "json", "toml"})
 #: Flags of trainers that name the model which the wrapped engine serves.
 _MODEL_FLAGS = ("--hf-checkpoint",)
 _HYDRA = re.compile(r"^\+{0,2}((?:[A-Za-z_]\w*\.)*sglang)\.([a-z][a-z0-9_]*)=")
@@ -91,10 +95,14 @@ class Commands:
         ):
             return True
         for place, text in enumerate(texts):
-            if text in LAUNCHERS and place and texts[place - 1] in ("-m", "--module"):
+            launcher = _LAUNCHER.fullmatch(text)
+            if launcher is not None and place and texts[place - 1] in ("-m", "--module"):
+                argv = words[place + 1 :]
+                if self._mentioned(argv, kind) or any(word.text == "--help" for word in argv):
+                    return False
                 self._add(
-                    words[place + 1 :], environment, out, kind, (start, end), context,
-                    wrapper=LAUNCHERS[text], command=text,
+                    argv, environment, out, kind, (start, end), context,
+                    wrapper=LAUNCHERS[launcher.group(1)], command=text,
                 )  # fmt: skip
                 return True
         return self._direct(words, texts, environment, out, kind, (start, end), context)
@@ -124,6 +132,9 @@ class Commands:
             return False
         if command.words != texts:
             return False
+        if any(text in ("-h", "--help") for text in command.argv):
+            out.skip(span[0], command.name, "prints the help and starts no server")
+            return False
         span = _own_span(words, min(command.origins, default=len(words)), span)
         argv = []
         for text, origin in zip(command.argv, command.origins, strict=True):
@@ -131,6 +142,8 @@ class Commands:
             argv.append(word if word.text == text else made(text, word.start))
         whole = len(argv)
         argv = _until_noise(argv)
+        if self._mentioned(argv, kind):
+            return False
         merged = dict(environment)
         for name, value in command.environment.items():
             merged.setdefault(name, made(value, span[0]))
@@ -144,6 +157,11 @@ class Commands:
         )  # fmt: skip
         self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)
         return True
+
+    @staticmethod
+    def _mentioned(argv: Sequence[Source], kind: str) -> bool:
+        """Whether a command is only named: prose and programs do so without its arguments."""
+        return not argv and kind in _TEXTS
 
     def _draws(self, argv: Sequence[Source]) -> bool:
         """Whether the program hands these arguments to its diffusion server."""
@@ -373,8 +391,8 @@ def keyed(key: Source, value: Source | None, known: Callable[[str], bool]) -> li
     text = value.text.strip()
     if not value.open and text.lower() in ("true", "yes", "on"):
         return [word]
-    if not value.open and text.lower() in ("false", "null", "none", "~", ""):
-        return []
+    if not value.open and (text.lower() in ("false", "null", "~", "") or text == "None"):
+        return []  # `none` is a value of some flags, `None` what a program calls nothing
     return [word, value]
 
 

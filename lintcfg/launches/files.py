@@ -111,6 +111,7 @@ class _Reader:
         self.commands = commands
         self.out = out
         self.depth = 0
+        self.pieces = False
 
     def embedded(self, source: Source, kind: str) -> None:
         """A document inside the file."""
@@ -138,7 +139,7 @@ class _Reader:
         elif kind == "python":
             from . import python
 
-            trouble = python.find(source, self.commands, self.out)
+            trouble = python.find(source, self.commands, self.out, several=self.pieces)
             if trouble and top:
                 self.out.troubles.append(Trouble(trouble, source.start))
         elif kind == "notebook":
@@ -202,9 +203,8 @@ class _Reader:
                 continue
             lines = [body.source] if body.source is not None else list(body.scalars())
             text = join(lines)
-            if not worth_reading(text.text.encode("utf-8", "replace")):
-                continue
-            if given.text == "markdown":
+            worth = worth_reading(text.text.encode("utf-8", "replace"))
+            if given.text == "markdown" and worth:
                 self.markup(text, "markdown")
             elif given.text == "code":
                 magic = text.text.lstrip()
@@ -240,15 +240,17 @@ class _Reader:
                 kept.append(piece)
         if escaped:
             scripts.find(join(escaped), self.commands, self.out, "notebook", depth=1)
-        programs.find(join(kept), self.commands, self.out, "notebook")
+        programs.find(join(kept), self.commands, self.out, "notebook", several=True)
 
     def markup(self, source: Source, kind: str) -> None:
         """Code blocks of documentation."""
         from . import markup, shell
 
         pieces = markup.markdown(source) if kind == "markdown" else markup.rst(source)
+        self.pieces = True
         for piece, language in pieces:
-            if not worth_reading(piece.text.encode("utf-8", "replace")):
+            goes_on = language == "python" and bool(self.out.names)
+            if not goes_on and not worth_reading(piece.text.encode("utf-8", "replace")):
                 continue
             if language == "other":
                 continue  # a program in a language that is not read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .text import Source
 
@@ -53,7 +54,7 @@ class Found:
         wrapper: what hands the flags on, where it is not SGLang's own command.
         partial: part of the command line stands elsewhere, so nothing is missed in it.
         engine: "sglang", or another engine that takes these names and is not judged.
-        problems: positions and texts of what the command word itself got wrong.
+        config_problems: places and texts of what its configuration file gets wrong.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Found:
     partial: bool = False
     engine: str = "sglang"
     command: str = ""
+    config_problems: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,8 @@ class Extraction:
     context: Context = field(default_factory=Context)
     #: Gives the text of a file that this one names, None where it is not at hand.
     beside: Callable[[str], str | None] = _nothing
+    #: What earlier pieces of one file, as cells are, imported and set; see `python.find`.
+    names: dict[str, Any] = field(default_factory=dict)
     #: Texts of the files that this one holds or writes, by the last part of their names.
     documents: dict[str, Source] = field(default_factory=dict)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from . import shell
 from .command import Commands, keyed
 from .context import CARD
 from .model import Context, Extraction
-from .text import Lines, Source, aligned, join, made
+from .text import MASK, Lines, Source, aligned, join, made
 
 #: Classes that start an engine from keyword arguments named like flags.
 _ENGINES = frozenset({"Engine", "ServerArgs", "Runtime", "AsyncEngine"})
@@ -22,6 +24,8 @@ _LAUNCHERS = frozenset({"popen_launch_server", "popen_launch_pd_server", "launch
 _TALK = frozenset({"print", "debug", "info", "warning", "error", "exception", "log", "write",
                    "add_argument", "ArgumentParser", "fail", "skip", "echo"})  # fmt: skip
 _MAX_ELEMENTS = 2000
+#: What `str.format` fills in.
+_FIELD = re.compile(r"(?<!\{)\{(?:[A-Za-z_]\w*|\d*)\}(?!\})")
 
 
 @dataclass(slots=True)
@@ -59,8 +63,19 @@ class _Scope:
         return None
 
 
-def find(source: Source, commands: Commands, out: Extraction, kind: str = "python") -> str | None:
-    """Find the launches of a program; returns what is wrong with it, if it cannot be parsed."""
+def find(
+    source: Source,
+    commands: Commands,
+    out: Extraction,
+    kind: str = "python",
+    *,
+    several: bool = False,
+) -> str | None:
+    """Find the launches of a program; returns what is wrong with it, if it cannot be parsed.
+
+    `several` tells that the file holds it in several pieces, as a notebook does; each goes on
+    where the last one ended.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -69,19 +84,27 @@ def find(source: Source, commands: Commands, out: Extraction, kind: str = "pytho
         return f"not Python: {error.args[0] if error.args else error}"
     except (RecursionError, MemoryError):
         return "nested too deeply to be read here"
-    _Module(source, commands, out, kind).run(tree)
+    _Module(source, commands, out, kind, out.names if several else {}).run(tree)
     return None
 
 
 class _Module:
-    def __init__(self, source: Source, commands: Commands, out: Extraction, kind: str) -> None:
+    def __init__(
+        self,
+        source: Source,
+        commands: Commands,
+        out: Extraction,
+        kind: str,
+        shared: dict[str, Any],
+    ) -> None:
         self.source = source
         self.commands = commands
         self.out = out
         self.kind = kind
         self.lines = Lines(source.text)
-        self.modules: set[str] = set()
-        self.names: dict[str, str] = {}
+        self.modules: set[str] = shared.setdefault("modules", set())
+        self.names: dict[str, str] = shared.setdefault("names", {})
+        self.scope: _Scope = shared.setdefault("scope", _Scope())
         self.done: set[int] = set()
         self.cards: set[str] = set()
 
@@ -121,7 +144,7 @@ class _Module:
                 self.card(node.value)
         if len(self.cards) == 1:
             self.out.context.note("gpu", self.cards.pop(), "gpu=")
-        self.body(tree.body, _Scope())
+        self.body(tree.body, self.scope)
 
     def card(self, value: ast.expr) -> None:
         """`gpu="H100:8"`, as tools that run functions on machines take it."""
@@ -220,12 +243,11 @@ class _Module:
 
     def extended(self, node: ast.expr, scope: _Scope) -> bool:
         """`name.append(…)` and `name.extend(…)`."""
-        if not (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend")
-            and len(node.args) == 1
-        ):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            return False
+        if node.func.attr == "update":
+            return self.updated(node, node.func, scope)
+        if node.func.attr not in ("append", "extend") or len(node.args) != 1:
             return False
         name = _variable(node.func.value)
         known = scope.words(name) if name is not None else None
@@ -241,6 +263,23 @@ class _Module:
         grown = [*known, *words]
         (scope.owner() if name.startswith(".") else scope).values[name] = grown
         self.grow(known, grown)
+        return True
+
+    def updated(self, node: ast.Call, function: ast.Attribute, scope: _Scope) -> bool:
+        """`name.update(…)` of a dictionary of keywords."""
+        name = _variable(function.value)
+        pairs = scope.pairs(name) if name is not None else None
+        if pairs is None:
+            return False
+        for argument in node.args:
+            pairs += self.dictionary(argument, scope) or []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                pairs += self.dictionary(keyword.value, scope) or []
+                continue
+            start = self.offset(keyword.lineno, keyword.col_offset)
+            word = self.source.slice(start, start + len(keyword.arg))
+            pairs.append((word, self.value(keyword.value, scope)))
         return True
 
     def grow(self, before: list[Source], after: list[Source]) -> None:
@@ -267,9 +306,13 @@ class _Module:
         if isinstance(node, ast.Call):
             self.call(node, scope)
             return
-        if isinstance(node, (ast.List, ast.Tuple)):
+        if isinstance(node, (ast.List, ast.Tuple)) or (
+            isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+        ):
             words = self.words(node, scope)
             if words is not None and self.consider(words, scope, node):
+                for part in ast.walk(node):
+                    self.done.add(id(part))
                 return
         elif isinstance(node, (ast.Constant, ast.JoinedStr)):
             self.string(node, scope)
@@ -287,6 +330,8 @@ class _Module:
             self.engine(node, scope)
             return
         if name in ("popen_launch_server", "popen_launch_pd_server") and self.launched(node, scope):
+            return
+        if name == "prepare_server_args" and self.prepared(node, scope):
             return
         if isinstance(node.func, ast.expr):
             self.expression(node.func, scope)
@@ -391,6 +436,20 @@ class _Module:
         )  # fmt: skip
         return True
 
+    def prepared(self, node: ast.Call, scope: _Scope) -> bool:
+        """SGLang's own parser, given a list of words."""
+        words = self.words(node.args[0], scope) if node.args else None
+        if not words or not words[0].text.startswith("-"):
+            return False
+        whole = self.piece(node)
+        self.commands._add(
+            words, {}, self.out, self.kind, (whole.start, whole.end), Context(),
+            command="prepare_server_args",
+        )  # fmt: skip
+        for part in ast.walk(node):
+            self.done.add(id(part))
+        return True
+
     def consider(self, words: list[Source], scope: _Scope, node: ast.expr) -> bool:
         """Words of a list as a command."""
         if len(words) < 2 or not any("sglang" in word.text for word in words):
@@ -421,6 +480,12 @@ class _Module:
 
     def script(self, text: Source) -> None:
         """A command line or a script in a text."""
+        masked = "".join(
+            MASK if any(left <= number < right for left, right in text.holes) else character
+            for number, character in enumerate(text.text)
+        ) if text.holes else text.text  # fmt: skip
+        masked = _FIELD.sub(lambda match: MASK * len(match.group()), masked)
+        text = replace(text, text=masked, holes=())
         shell.find(shell.prepared(text), self.commands, self.out, self.kind, depth=1)
 
     # ------------------------------------------------------------------- values
@@ -452,7 +517,8 @@ class _Module:
             two = right if right is not None else [self.piece(node.right).opened()]
             return [*one, *two]
         if isinstance(node, ast.IfExp):
-            return self.words(node.body, scope, depth + 1)
+            first = self.words(node.body, scope, depth + 1)
+            return first if first else self.words(node.orelse, scope, depth + 1)
         if isinstance(node, ast.Call) and _called(node.func) in ("split", "list"):
             if isinstance(node.func, ast.Attribute) and _called(node.func) == "split":
                 target = (

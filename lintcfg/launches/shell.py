@@ -397,15 +397,19 @@ class Shell:
         """Give a variable its value."""
         name_node = node.child_by_field_name("name")
         value_node = node.child_by_field_name("value")
-        if name_node is None or name_node.type != "variable_name":
+        if name_node is None or name_node.type not in ("variable_name", "subscript"):
             return
         name = self.text(name_node)
+        if name_node.type == "subscript":
+            array_name, _, key = name.rstrip("]").partition("[")
+            name = _element(array_name, key, state)
         adds = any(child.type == "+=" for child in node.children)
         place = self.piece(node.end_byte, node.end_byte).start
         if value_node is None:
             words: tuple[Source, ...] = (made("", place),)
             array = False
         elif value_node.type == "array":
+            self.elements(name, value_node, state)
             words = tuple(
                 word for child in value_node.named_children if child.type != "comment"
                 for word in self.fields(child, state)
@@ -431,6 +435,17 @@ class Shell:
             for spelled, other in state.variables.items()
         )  # fmt: skip
         state.variables[name] = Value(words, array, exported or bool(old and old.exported), soft)
+
+    def elements(self, name: str, array: Any, state: State) -> None:
+        """Elements of an associative array, `([key]=value …)`, each under a name of its own."""
+        if b"]=" not in self.bytes[array.start_byte : array.end_byte]:
+            return
+        for child in array.named_children:
+            for word in self.fields(child, state):
+                match = _KEYED.match(word.text)
+                if match is not None:
+                    value = word.slice(match.end(), len(word.text))
+                    state.variables[_element(name, match.group(1), state)] = Value((value,))
 
     # ---------------------------------------------------------------- commands
 
@@ -731,13 +746,19 @@ class Shell:
         for child in _expansions(node):
             if child.start_byte < position or child.end_byte > end:
                 continue
-            parts.append(self._plain(position, child.start_byte, how))
+            # The grammar counts blanks before an expansion as part of it.
+            begin = child.start_byte
+            while self.bytes[begin : begin + 1].isspace():
+                begin += 1
+            parts.append(self._plain(position, begin, how))
             if child.type in ("simple_expansion", "expansion"):
                 values = self.variable(child, state, quoted=True)
+                if values and begin > child.start_byte and values[0].text[:1].isspace():
+                    values = [values[0].slice(begin - child.start_byte, len(values[0].text))]
                 if values:
                     parts.append(join(values, " "))
             else:
-                parts.append(self.piece(child.start_byte, child.end_byte).opened())
+                parts.append(self.piece(begin, child.end_byte).opened())
             position = child.end_byte
         parts.append(self._plain(position, end, how))
         return join(parts)
@@ -802,7 +823,8 @@ class Shell:
             index = _position(subscript)
             if index is not None and known and known.array and index < len(known.words):
                 return _fielded([known.words[index]], quoted)
-            return hole
+            keyed = state.variables.get(_element(name, subscript, state))
+            return _fielded(list(keyed.words), quoted) if keyed is not None else hole
         if not operator:
             return self.value(name, state, hole, quoted, every=every, joined=joined)
         rest = node.start_byte + len(text[: match.end()].encode("utf-8", "replace"))
@@ -886,6 +908,7 @@ _EXPANSION = re.compile(
     r"(?P<op>:[-=+?]|[-=+?]|[%#/^,:@].*)?",
     re.DOTALL,
 )
+_KEYED = re.compile(r"\[[\"']?([^\]\"']+)[\"']?\]=")
 #: Text that a command must hold to be of interest; variables are filled in by then.
 _MARKS = ("sglang", "attention-backend")
 _SUBSTITUTING = frozenset({"command_substitution", "string", "concatenation"})
@@ -981,6 +1004,16 @@ def _kept_near(word: Source) -> str | None:
 def _moved(word: Source, place: int) -> Source:
     """A word of another file, standing at a place in this one."""
     return Source(word.text, (0,), (place,), word.holes)
+
+
+def _element(array: str, key: str, state: State) -> str:
+    """The name that an element of an associative array is kept under."""
+    key = key.strip("\"'")
+    if key.startswith("$"):
+        known = state.variables.get(key.strip("${}"))
+        if known is not None and known.words and not known.words[0].open:
+            key = known.words[0].text
+    return f"{array}[{key}]"
 
 
 def _is_comment_mark(word: Source) -> bool:

@@ -12,9 +12,7 @@ from .model import Extraction
 from .text import MASK, Source, join
 
 _MAKE_SET = re.compile(r"^(?:export\s+|override\s+)*([A-Za-z_][\w.-]*)\s*(\+=|\?=|::?:?=|=)\s?")
-_MAKE_VARIABLE = re.compile(
-    r"\$\$|\$\(([^()\s]+)\)|\$\{([^{}\s]+)\}|\$\(([^()]*(?:\([^()]*\))?[^()]*)\)"
-)
+_LONE_VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
 _JUST_SET = re.compile(r"^(?:export\s+)?([A-Za-z_][\w-]*)\s*:=\s*")
 _JUST_VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 _PERCENT = re.compile(r"%[A-Za-z]")
@@ -150,24 +148,86 @@ def _recipe(
         shell.find(script, commands, out, "makefile", depth=1)
 
 
-def _expand_make(source: Source, variables: dict[str, Source]) -> Source:
+def _expand_make(source: Source, variables: dict[str, Source], depth: int = 0) -> Source:
     """Put make's variables in; `$$` is the shell's dollar."""
+    text = source.text
     parts: list[Source] = []
     position = 0
-    for match in _MAKE_VARIABLE.finditer(source.text):
-        parts.append(source.slice(position, match.start()))
-        if match.group() == "$$":
-            parts.append(source.slice(match.start() + 1, match.end()))
+    while (place := text.find("$", position)) >= 0:
+        parts.append(source.slice(position, place))
+        following = text[place + 1 : place + 2]
+        if following == "$":
+            parts.append(source.slice(place + 1, place + 2))
+            position = place + 2
+            continue
+        end = _closing(text, place + 1) if following in ("(", "{") and following else -1
+        if end < 0:
+            parts.append(source.slice(place, place + 1))
+            position = place + 1
+            continue
+        inner = source.slice(place + 2, end)
+        known = _make_value(inner, variables, depth) if depth < 8 else None
+        if known is not None:
+            parts.append(known)
         else:
-            known = variables.get(match.group(1) or match.group(2) or "")
-            if known is not None:
-                parts.append(known)
-            else:
-                raw = source.slice(match.start(), match.end())
-                parts.append(replace(raw, text=MASK * len(raw.text)))
-        position = match.end()
-    parts.append(source.slice(position, len(source.text)))
-    return join([part for part in parts if part.text] or [source])
+            raw = source.slice(place, end + 1)
+            parts.append(replace(raw, text=MASK * len(raw.text)))
+        position = end + 1
+    parts.append(source.slice(position, len(text)))
+    return join([part for part in parts if part.text] or [source.slice(0, 0)])
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket at `start` is closed; -1 where it is not."""
+    opening = text[start]
+    closing = ")" if opening == "(" else "}"
+    depth = 0
+    for place in range(start, len(text)):
+        if text[place] == opening:
+            depth += 1
+        elif text[place] == closing:
+            depth -= 1
+            if depth == 0:
+                return place
+    return -1
+
+
+def _make_value(inner: Source, variables: dict[str, Source], depth: int) -> Source | None:
+    """What a reference to a variable, `$(or …)` or `$(if …)` stands for; None if not known."""
+    name, blank, _ = inner.text.partition(" ")
+    if not blank:
+        return variables.get(name)
+    if name not in ("or", "if"):
+        return None
+    options = _arguments(inner.slice(len(name) + 1, len(inner.text)))
+    values: list[Source | None] = []
+    for number, option in enumerate(options):
+        lone = _LONE_VARIABLE.fullmatch(option.text.strip())
+        if lone is not None and (name == "or" or number == 0):
+            values.append(variables.get(lone.group(1)))  # unset unless the caller sets it
+        else:
+            values.append(_expand_make(option, variables, depth + 1))
+    if name == "or":
+        return next((one for one in values if one is not None and one.text.strip()), None)
+    condition = values[0]
+    chosen = 1 if condition is not None and condition.text.strip() else 2
+    return values[chosen] if chosen < len(values) else inner.slice(0, 0)
+
+
+def _arguments(source: Source) -> list[Source]:
+    """Arguments of a function, between commas outside of brackets."""
+    found = []
+    depth = start = 0
+    for place, character in enumerate(source.text):
+        if character in "({":
+            depth += 1
+        elif character in ")}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            found.append(source.slice(start, place))
+            start = place + 1
+    found.append(source.slice(start, len(source.text)))
+    return found
 
 
 def find_just(source: Source, commands: Commands, out: Extraction) -> None:

@@ -336,3 +336,73 @@ def test_a_position_of_thousands_of_digits_hides_no_finding(
     code, out, err = run(capsys, "check", "--isolated", "--output-format=concise", str(path))
     assert code == 1, err
     assert "fa3" in out
+
+
+def checked(capsys: pytest.CaptureFixture[str], path: Path, text: str) -> list[tuple[object, int]]:
+    """Codes of what is certain about a file, and the line of each."""
+    path.write_text(text, encoding="utf-8")
+    told = findings(capsys, "--isolated", str(path))
+    return [(one["code"], one["span"]["line"]) for one in told]  # type: ignore[index]
+
+
+def test_a_name_that_the_release_of_the_file_had_is_no_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = (
+        "docker run {} python3 -m sglang.launch_server --model-path org/m --nsa-prefill-backend fa3"
+    )
+    path = tmp_path / "a.sh"
+    path.write_text(line.format("lmsysorg/sglang:v0.5.22"), encoding="utf-8")
+    assert run(capsys, "check", "--isolated", str(path))[0] == 1
+    path.write_text(line.format("lmsysorg/sglang:v0.5.12"), encoding="utf-8")
+    assert run(capsys, "check", "--isolated", str(path))[0] == 0
+
+
+def test_a_trainer_decides_how_many_ranks_there_are(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "train.sh"
+    text = "python3 train.py --colocate --sglang-ep-size 8 --sglang-mem-fraction-static 0.7\n"
+    assert checked(capsys, path, text) == []
+
+
+def test_a_container_without_arguments_gets_them_elsewhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = 'FROM lmsysorg/sglang:v0.5.22\nENTRYPOINT ["python3", "-m", "sglang.launch_server"]\n'
+    assert checked(capsys, tmp_path / "Dockerfile", text) == []
+
+
+def test_what_follows_from_a_refused_value_is_not_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (
+        "python3 -m sglang.launch_server --model-path org/m --tp 8 --ep-dispatch-algorithm static "
+    )
+    path = tmp_path / "a.sh"
+    assert ("ATT229", 1) in checked(capsys, path, text)
+    assert checked(capsys, path, text + "--enable-deepep-moe") == [("ATT105", 1)]
+    assert checked(capsys, path, text + "--moe-a2a-backend depeep") == [("ATT103", 1)]
+
+
+def test_what_a_configuration_file_says_counts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "server.yaml").write_text(
+        "model-path: meta-llama/Llama-3.1-8B-Instruct\nattention-backend: fa3\n", encoding="utf-8"
+    )
+    text = "# attn-lint: gpu=b200\npython3 -m sglang.launch_server --config server.yaml"
+    path = tmp_path / "a.sh"
+    assert ("ATT201", 2) in checked(capsys, path, text)
+    assert checked(capsys, path, text + " --attention-backend trtllm_mha") == []
+
+
+def test_a_configuration_file_that_sglang_refuses_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (
+        "cat > server.yaml <<EOF\n"
+        "model-path: org/m\nattention-backend: fa3\nenable-dp-attention: true\nEOF\n"
+        "python3 -m sglang.launch_server --config server.yaml\n"
+    )
+    assert ("ATT108", 6) in checked(capsys, tmp_path / "a.sh", text)
