@@ -70,7 +70,8 @@ def split_config(shape: Shape, rows: int) -> SplitConfig:
     block_m = min(power_of_two(rows, 16), 64)
     width = max(shape.qk_dim, shape.v_dim) * max(shape.q_bytes, shape.kv_bytes)
     block_n = 64 if width <= 256 else 32
-    stages = 3 if width <= 512 else 2
+    # The slots are loaded ahead of the keys: three stages hold one tile, five two, seven three.
+    stages = 5 if width <= 512 else 3
     return SplitConfig(block_m, block_n, 4, stages, 8)
 
 
@@ -85,8 +86,8 @@ def extend_config(shape: Shape, tokens: int, batch: int) -> ExtendConfig:
     few = tokens <= 32 * max(batch, 1)
     pack = power_of_two(shape.group)
     if few and pack <= 64:
-        return ExtendConfig(64, 64, 4, 2, pack)
-    return ExtendConfig(128, 64, 8, 3, 1)
+        return ExtendConfig(64, 64, 4, 3, pack)
+    return ExtendConfig(128, 64, 8, 5, 1)
 
 
 def multiprocessors(device: torch.device) -> int:
