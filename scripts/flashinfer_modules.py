@@ -1,14 +1,16 @@
 """Build FlashInfer's modules ahead of time, on a machine with no GPU, and install them.
 
     python scripts/flashinfer_modules.py list
-    python scripts/flashinfer_modules.py build --output modules [--arch 9.0a] [NAME …]
+    python scripts/flashinfer_modules.py build --output modules [--arch 9.0a] [--lean] [NAME …]
     python scripts/flashinfer_modules.py install modules
 
 `build` needs flashinfer-python, a C++ compiler, ninja and nvcc. The nvcc of PyPI will do (packages
 nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime, nvidia-cuda-cccl and
 nvidia-curand, of one CUDA version); it is found beside Python, and what it lacks to link against
-is added to it. A module that is in the output folder already is left alone. `install` copies built
-modules into the FlashInfer of this environment, which then compiles nothing.
+is added to it. A module that is in the output folder already is left alone. `--lean` leaves out of
+prefill modules what no bundled backend calls (keys in one piece, scores of several items, fa3 with
+a custom mask), in a third of the time: such a call then fails with cudaErrorNotSupported. `install`
+copies built modules into the FlashInfer of this environment, which then compiles nothing.
 
 The modules are those of flashinfer_modules.yaml beside this file.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,6 +97,8 @@ def build(options: argparse.Namespace) -> int:
     failed = []
     for entry in entries():
         spec = spec_of(entry)
+        if options.lean and entry["kind"] == "prefill":
+            leave_out(spec, entry["backend"])
         target = options.output / spec.name / f"{spec.name}.so"
         if target.exists() or (options.names and spec.name not in options.names):
             continue
@@ -108,6 +113,37 @@ def build(options: argparse.Namespace) -> int:
         megabytes = target.stat().st_size / 1e6
         print(f"{time.monotonic() - start:6.0f} s {megabytes:6.2f} MB {spec.name}", flush=True)
     return 1 if failed else 0
+
+
+def leave_out(spec: Any, backend: str) -> None:
+    """Replace instances of kernels that no bundled backend calls by functions that fail."""
+    wanted = {"fa2": "012", "fa3": "01"}[backend]  # none, causal, custom
+    kept, left = [], []
+    for source in spec.sources:
+        found = re.search(r"_(paged|ragged)_(?:sm90_)?kernel_mask_(\d)$", source.stem)
+        absent = found and (found[1] == "ragged" or found[2] not in wanted)
+        (left if absent else kept).append(source)
+    main = next(s for s in kept if re.fullmatch(r"batch_prefill(_fp8)?(_sm90)?", s.stem))
+    text = main.read_text(encoding="utf-8")
+    # What the main source declares before it uses it: configuration and templates.
+    head = text[: text.index("}  // namespace flashinfer")]
+    parts = [_failing(source.read_text(encoding="utf-8")) for source in left]
+    target = main.with_name("absent.cu")
+    written = head + "\n".join(parts) + "\n}  // namespace flashinfer\n"
+    if not target.exists() or target.read_text(encoding="utf-8") != written:
+        target.write_text(written, encoding="utf-8")
+    spec.sources[:] = [*kept, target]
+
+
+def _failing(instances: str) -> str:
+    """Explicit instances of a kernel's launcher as specializations that report an error."""
+    out = []
+    for found in re.finditer(r"template (cudaError_t \w+\s*<.*?)\((.*?)\);", instances, re.DOTALL):
+        custom = "true" if "MaskMode::kCustom" in found[1] else "false"
+        name = re.sub(r"/\*.*?\*/", "", found[1]).replace("use_custom_mask", custom)
+        types = ", ".join(part.rsplit(" ", 1)[0] for part in found[2].split(", "))
+        out.append(f"template <> {name}({types}) {{ return cudaErrorNotSupported; }}")
+    return "\n".join(out)
 
 
 def _keep(built: Path, target: Path) -> None:
@@ -179,6 +215,7 @@ def main() -> int:
         command.add_argument("--arch", default="9.0a", help="compute capability (default 9.0a)")
         if name == "build":
             command.add_argument("names", nargs="*", help="modules to build (default: all)")
+            command.add_argument("--lean", action="store_true", help="leave out unused kernels")
             command.add_argument("--output", type=Path, required=True)
             command.add_argument("--jobs", type=int, default=os.cpu_count())
     command = commands.add_parser("install", help=install.__doc__)

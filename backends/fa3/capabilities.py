@@ -26,7 +26,7 @@ CAPABILITIES = Capabilities(
         "dtype": one_of("float16", "bfloat16"),
         "kv_dtype": one_of("float16", "bfloat16", "fp8_e4m3"),
         "page_size": Range(1),
-        "qk_head_dim": one_of(64, 128, 192, 256, 576),
+        "qk_head_dim": one_of(64, 128, 256, 576),
         "v_head_dim": one_of(64, 128, 256, 512),
         "tree": NO,
         "multimodal": NO,
@@ -38,19 +38,9 @@ CAPABILITIES = Capabilities(
             _HOPPER,
         ),
         Limit(
-            {"unequal_kv_dims": YES, "qk_head_dim": one_of(64, 128, 256)},
-            "keys and values of different head dims are compiled for 192 and 128 only",
-            "flashinfer 0.6.13: attention/hopper/prefill_sm90.cuh",
-        ),
-        Limit(
-            {"family": _MHA, "qk_head_dim": one_of(192), "v_head_dim": one_of(64, 256)},
-            "keys and values of different head dims are compiled for 192 and 128 only",
-            "flashinfer 0.6.13: attention/hopper/prefill_sm90.cuh",
-        ),
-        Limit(
-            {"unequal_kv_dims": YES, "kv_dtype": _FP8},
-            "the kernel for e4m3 takes keys and values of one head dim",
-            "flashinfer 0.6.13: csrc/batch_prefill_fp8_sm90.cu",
+            {"unequal_kv_dims": YES},
+            "the paged kernels read keys and values with the same strides, so of one head dim",
+            "flashinfer 0.6.13: csrc/batch_prefill_sm90.cu",
         ),
         Limit(
             {"logit_cap": YES, "kv_dtype": _FP8},

@@ -17,14 +17,9 @@ FA2_LIMITS = (
         "a 16-bit KV cache has to be of the queries' dtype",
     ),
     Limit(
-        {"unequal_kv_dims": YES, "qk_head_dim": one_of(64, 128, 256)},
-        "keys and values of different head dims are compiled for 192 and 128 only",
-        "flashinfer 0.6.13: attention/prefill.cuh",
-    ),
-    Limit(
-        {"family": _MHA, "qk_head_dim": one_of(192), "v_head_dim": one_of(64, 192, 256)},
-        "keys and values of different head dims are compiled for 192 and 128 only",
-        "flashinfer 0.6.13: attention/prefill.cuh",
+        {"unequal_kv_dims": YES},
+        "the paged kernels read keys and values with the same strides, so of one head dim",
+        "flashinfer 0.6.13: csrc/batch_prefill.cu, csrc/batch_prefill_sm90.cu",
     ),
     Limit(
         {"sinks": YES, "tree": YES},
@@ -62,12 +57,12 @@ GRAPH_LIMIT = Limit(
 #: Limits of FlashInfer's MLA wrapper.
 MLA_LIMITS = (
     Limit(
-        {"family": _MLA, "qk_head_dim": one_of(64, 128, 192, 256)},
+        {"family": _MLA, "qk_head_dim": one_of(64, 128, 256)},
         "the MLA kernels take latents of 512 with a rope part of 64",
         "flashinfer 0.6.13: csrc/batch_mla_config.jinja",
     ),
     Limit(
-        {"family": _MLA, "v_head_dim": one_of(64, 128, 192, 256)},
+        {"family": _MLA, "v_head_dim": one_of(64, 128, 256)},
         "the MLA kernels take latents of 512 with a rope part of 64",
         "flashinfer 0.6.13: csrc/batch_mla_config.jinja",
     ),
@@ -93,7 +88,7 @@ CAPABILITIES = Capabilities(
         "dtype": one_of("float16", "bfloat16"),
         "kv_dtype": one_of("float16", "bfloat16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1"),
         "page_size": Range(1),
-        "qk_head_dim": one_of(64, 128, 192, 256, 576),
+        "qk_head_dim": one_of(64, 128, 256, 576),
         "v_head_dim": one_of(64, 128, 256, 512),
     },
     limits=(*FA2_LIMITS, *MLA_LIMITS, ENCODER_LIMIT, GRAPH_LIMIT),

@@ -206,7 +206,6 @@ class PagedWrappers:
             self.backend,
             group=kind.q_heads // kind.kv_heads,
             same_dtype=self.kv_dtype is self.runner.dtype,
-            equal_dims=kind.qk_head_dim == kind.v_head_dim,
             sinks=kind.sinks,
         )
 
@@ -352,7 +351,6 @@ def module_names(backend: str, request: Request) -> list[str]:
         backend,
         group=request.group,
         same_dtype=request.same_dtype,
-        equal_dims=not request.unequal_kv_dims,
         sinks=request.sinks,
     ):
         return [
@@ -383,16 +381,13 @@ def module_names(backend: str, request: Request) -> list[str]:
     return names
 
 
-def uses_cuda_cores(
-    backend: str, *, group: int, same_dtype: bool, equal_dims: bool, sinks: bool
-) -> bool:
+def uses_cuda_cores(backend: str, *, group: int, same_dtype: bool, sinks: bool) -> bool:
     """Whether a decode is better off without tensor cores, which small groups leave idle."""
     return (
         backend == "fa2"
         and group < _TENSOR_CORE_GROUP
         and group in _CUDA_CORE_GROUPS
         and same_dtype
-        and equal_dims
         and not sinks
     )
 

@@ -185,6 +185,7 @@ class Prefill(Wrapper):
         assert (q.dtype, k.dtype, out.dtype) == o.dtypes
         assert (q.shape[1], k.shape[2], q.shape[2]) == o.heads[:3]
         assert k.shape[1] == o.page
+        assert k.stride() == v.stride()
         scale, cap, sinks = o.scale * (k_scale or 1.0), o.cap, None
         weights = (k_scale or 1.0, v_scale or 1.0)
         if self.jit_args is not None:

@@ -66,8 +66,6 @@ CELLS: list[tuple[str, Request]] = [
             {"mode": "decode", "kv_dtype": "fp8_e5m2"},
             {"mode": "decode", "kv_dtype": "fp4_e2m1"},
             {"mode": "extend", "kv_dtype": "fp4_e2m1"},
-            {"mode": "decode", "qk_head_dim": 192, "v_head_dim": 128},
-            {"mode": "extend", "qk_head_dim": 192, "v_head_dim": 128},
             {"mode": "extend", "dtype": "float16", "kv_dtype": "float16"},
         )
     ],

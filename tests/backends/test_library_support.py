@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -37,7 +38,6 @@ def reasons(name: str, request: Request) -> list[str]:
         ("flashinfer", replace(HOPPER, mode="extend", multimodal=True)),
         ("flashinfer", replace(HOPPER, kv_dtype="fp8_e5m2")),
         ("flashinfer", replace(HOPPER, kv_dtype="fp4_e2m1")),
-        ("flashinfer", replace(HOPPER, qk_head_dim=192)),
         ("flashinfer", LATENT),
         ("fa3", HOPPER),
         ("fa3", replace(HOPPER, kv_dtype="fp8_e4m3")),
@@ -92,7 +92,8 @@ def test_carried(name: str, request_: Request) -> None:
         ("flashinfer", replace(HOPPER, sinks=True, mode="extend", multimodal=True), "sinks"),
         ("flashinfer", replace(HOPPER, sinks=True, logit_cap=True), "logit cap"),
         ("flashinfer", replace(HOPPER, qk_head_dim=80, v_head_dim=80), "80"),
-        ("flashinfer", replace(HOPPER, qk_head_dim=128, v_head_dim=64), "192 and 128"),
+        ("flashinfer", replace(HOPPER, qk_head_dim=128, v_head_dim=64), "strides"),
+        ("fa3", replace(HOPPER, qk_head_dim=256, v_head_dim=128), "strides"),
         ("flashinfer", replace(LATENT, kv_dtype="fp8_e4m3"), "queries' dtype"),
         ("flashinfer", replace(LATENT, **VERIFY, tree=True), "custom mask"),
         ("flashinfer", replace(LATENT, window=True), "sliding window"),
@@ -254,3 +255,29 @@ class TestBatches:
         (refusal,) = limits.too_many_mask_bits(scenario.batch, scenario.layer)
         assert refusal.traits == ("tree",)
         assert "split the batch" in refusal.reason
+
+
+def test_lean_modules_fail_where_kernels_are_left_out() -> None:
+    """Explicit instances become specializations of the same name and arguments."""
+    path = Path(__file__).parents[2] / "scripts" / "flashinfer_modules.py"
+    spec = importlib.util.spec_from_file_location("flashinfer_modules", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    instances = """
+constexpr auto use_custom_mask = MaskMode::kNone == MaskMode::kCustom;
+template cudaError_t Launch<
+    /*CTA_TILE_Q=*/16, MaskMode::kNone, Variant<use_custom_mask, true>,
+    Params>(Params params, half* v, bool on);
+template cudaError_t Launch<
+    /*CTA_TILE_Q=*/64, MaskMode::kCustom, Variant<use_custom_mask, true>,
+    Params>(Params& params, bool on);
+"""
+    out = " ".join(script._failing(instances).split())
+    assert out == (
+        "template <> cudaError_t Launch< 16, MaskMode::kNone, Variant<false, true>, Params>"
+        "(Params, half*, bool) { return cudaErrorNotSupported; } "
+        "template <> cudaError_t Launch< 64, MaskMode::kCustom, Variant<true, true>, Params>"
+        "(Params&, bool) { return cudaErrorNotSupported; }"
+    )
