@@ -8,6 +8,7 @@ from .fa3.capabilities import CAPABILITIES as FA3
 from .fa4.capabilities import CAPABILITIES as FA4
 from .flashinfer.capabilities import CAPABILITIES as FLASHINFER
 from .flashmla.capabilities import CAPABILITIES as FLASHMLA
+from .flex_attention.capabilities import CAPABILITIES as FLEX_ATTENTION
 from .registry import register_attention_backend
 from .torch_native.capabilities import CAPABILITIES as TORCH_NATIVE
 from .triton_backend.capabilities import CAPABILITIES as TRITON
@@ -65,3 +66,10 @@ def create_flashmla_backend(runner: ModelRunner) -> AttentionBackend:
     from .flashmla.backend import FlashMLABackend
 
     return FlashMLABackend(runner)
+
+
+@register_attention_backend("flex_attention", FLEX_ATTENTION)
+def create_flex_attention_backend(runner: ModelRunner) -> AttentionBackend:
+    from .flex_attention.backend import FlexAttnBackend
+
+    return FlexAttnBackend(runner)

@@ -54,9 +54,10 @@ class AttentionLayer:
             problems.append(f"layer_id is {self.layer_id}; layers count from 0")
         if not 0 <= self.logit_cap < math.inf:
             problems.append(f"logit_cap is {self.logit_cap}; it is 0 (none) or positive")
-        if self.sliding_window_size < -1:
+        if not -1 <= self.sliding_window_size < 2**31:
             problems.append(
-                f"sliding_window_size is {self.sliding_window_size}; it is -1 (none), 0 or more"
+                f"sliding_window_size is {self.sliding_window_size}; "
+                "it is -1 (none) or 0 to 2³¹ - 1"
             )
         if self.kv_lora_rank is not None:
             if self.tp_k_head_num != 1:

@@ -221,6 +221,10 @@ class KVPool:
             return rows.to(dtype) * scale
         return buffer[loc].to(dtype)
 
+    def get_kv_buffer(self, layer_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(keys, values) of a layer, [slots, heads, dim] as stored."""
+        raise NotImplementedError
+
     def load(
         self, layer: AttentionLayer, loc: torch.Tensor, dtype: torch.dtype
     ) -> tuple[torch.Tensor, torch.Tensor]:
