@@ -132,6 +132,25 @@ class CodeFacts:
         ]
 
     @cached_property
+    def withdrawn_dtypes(self) -> set[str]:
+        """KV-cache dtypes that are refused for themselves, by a check that asks nothing else."""
+        raw = re.compile(rb"kv_cache_dtype\w*\s*==\s*[\"']\w+[\"']\s*:\s*raise\b")
+        needle = re.compile(r"kv_cache_dtype\w*\s*==[^:]*:\s*raise\b")
+        files = [file for file in self._constant_files() if raw.search(self.tree.raw(file))]
+        found: set[str] = set()
+        for segment in self.codebase.functions(files, needle):
+            for effect in effects_of(self.codebase, self.conditions, segment):
+                if effect.kind != "refuse":
+                    continue
+                # Arms above this one say what the dtype is not.
+                asked = [t for t in effect.condition if getattr(t, "op", "") != "not in"]
+                if len(asked) == 1 and isinstance(asked[0], Term) and (
+                    asked[0].subject == "kv_dtype" and asked[0].op == "in"
+                ):  # fmt: skip
+                    found |= set(map(str, asked[0].values))
+        return found
+
+    @cached_property
     def page_rules(self) -> list[PageRule]:
         """Rules on page sizes."""
         return page_rules(self)

@@ -23,15 +23,25 @@ from .model import Alias, Effect
 _METHODS_OF_DICT = frozenset(dir(dict))
 _NOT_SET = re.compile(r"\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+) is not set")
 
+#: An import anywhere in a module, in functions as well.
+_IMPORT = re.compile(r"^[ \t]+(?:from|import)[ \t]+([\w.]+)", re.M)
+
 
 @dataclass(slots=True)
 class Outcome:
-    """What a platform makes of a backend: itself, another, or a refusal."""
+    """What a platform makes of a backend: itself, another, or a refusal.
+
+    Attributes:
+        machines: classes of machines that alone get it, where the code asks for the class;
+            `decided`: whether it hangs on nothing else.
+    """
 
     backend: str | None
     place: Place
     certain: bool
     why: str = ""
+    machines: tuple[str, ...] = ()
+    decided: bool = False
 
 
 @dataclass(slots=True)
@@ -224,10 +234,10 @@ class DiffusionFacts:
                 return [
                     Outcome(None, self.codebase.place(platform.method), True, "no resolver for it")
                 ]
-            return self._resolved(resolver, member)
+            return self._resolved(resolver, kind)
         return self._method(platform.method, kind, member)
 
-    def _resolved(self, resolver: Segment, member: str) -> list[Outcome]:
+    def _resolved(self, resolver: Segment, kind: str) -> list[Outcome]:
         chain = self.codebase.class_chain(resolver)
         method = self.codebase.method(chain, "resolve")
         if method is None:
@@ -239,8 +249,38 @@ class DiffusionFacts:
             place = self.codebase.place(method, event.statement)
             name = self._returned(method, event.value, chain)
             if name is not None:
-                found.append(Outcome(name, place, not event.guards))
+                machines, decided = self._machines(event.guards, kind)
+                found.append(Outcome(name, place, not event.guards, "", machines, decided))
         return found
+
+    def _machines(self, guards: Iterable[Guard], kind: str) -> tuple[tuple[str, ...], bool]:
+        """Classes of machines that guards leave, if not all; and whether they ask nothing else."""
+        every = self.machines.of_kind(kind)
+        answers = [[self._on(guard.test, m) for m in every] for guard in guards]
+        left = [
+            machine
+            for index, machine in enumerate(every)
+            if all(
+                answer[index] in (None, guard.holds)
+                for guard, answer in zip(guards, answers, strict=True)
+            )
+        ]
+        decided = all(None not in answer for answer in answers)
+        return (tuple(left) if 0 < len(left) < len(every) else ()), decided
+
+    def _on(self, test: sx.Expr, machine: str) -> bool | None:
+        """What a question of the code comes to on a class of machines."""
+        if isinstance(test, sx.Not):
+            inner = self._on(test.item, machine)
+            return None if inner is None else not inner
+        if isinstance(test, sx.Bool):
+            parts = [self._on(item, machine) for item in test.items]
+            if test.op == "and":
+                return False if False in parts else (True if all(parts) else None)
+            return True if True in parts else (False if all(p is False for p in parts) else None)
+        if isinstance(test, sx.Call):
+            return self.machines.predicate(sx.last_part(test.func), machine)
+        return None
 
     def _returned(
         self, method: Segment, node: sx.Expr, chain: list[Segment] | None = None
@@ -322,7 +362,9 @@ class DiffusionFacts:
                 if replaced is not None and name == member:
                     found.append(Outcome(replaced.backend, replaced.place, True, "falls back"))
                     continue
-                found.append(Outcome(name, place, holds is True))
+                own = [g for g in event.guards if not _mentions(g.test, selected)]
+                machines, decided = self._machines(own, kind)
+                found.append(Outcome(name, place, holds is True, "", machines, decided))
                 if holds is True:
                     return found
         return found
@@ -466,7 +508,21 @@ class DiffusionFacts:
             for segment in self.codebase.segments([file]):
                 if segment.kind in {"import", "block"} and "import" in segment.blanked:
                     self._imports(segment, self.codebase.parse(segment), found)
+                for match in _IMPORT.finditer(segment.blanked):
+                    if not match[1].startswith((".", "sglang")):
+                        found.setdefault(match[1], self.codebase.place(segment))
         return found
+
+    def speaks_of(self, member: str, name: str) -> bool:
+        """Whether a member's resolver or file has a name in a message, a comment or an address."""
+        texts = [
+            platform.resolvers[member].text
+            for platform in self.platforms
+            if member in platform.resolvers
+        ]
+        file = self.class_file(member)
+        texts += [segment.text for segment in self.codebase.segments([file] if file else [])]
+        return any(name.lower() in text.lower() for text in texts)
 
     def _imports(self, segment: Segment, body: list[sx.Stmt], found: dict[str, Place]) -> None:
         for statement in sx.all_statements(body):
@@ -748,3 +804,7 @@ def _initials(name: str) -> str:
     plain = [word for word in words if not any(char.isdigit() for char in word)]
     marks = [word for word in words if any(char.isdigit() for char in word)]
     return "_".join(["".join(word[0] for word in plain), *marks])
+
+
+def _mentions(node: sx.Expr, name: str) -> bool:
+    return any(isinstance(part, sx.Name) and part.id == name for part in sx.walk(node))

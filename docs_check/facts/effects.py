@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import combinations
 
 from ..source import syntax as sx
 from ..source.modules import Codebase
-from ..source.paths import Event, Guard, events
+from ..source.paths import Binding, Event, Guard, Scope, events
 from ..source.segments import Segment
 from .conditions import Conditions, backends_of, family_of
 from .model import Effect
@@ -31,11 +32,12 @@ def _effects(codebase: Codebase, conditions: Conditions, segment: Segment) -> It
         if event.kind == "assert" and isinstance(event.value, sx.Expr):
             guards = (*guards, Guard(event.value, False))
         if event.kind in {"raise", "assert"}:
-            condition = conditions.read(segment, guards, event.scope)
-            yield Effect(
-                "refuse", tuple(backends_of(condition)), family_of(condition), condition,
-                codebase.place(segment, event.statement), event.message(),
-            )  # fmt: skip
+            for way, scope in _ways(guards, event.scope):
+                condition = conditions.read(segment, way, scope)
+                yield Effect(
+                    "refuse", tuple(backends_of(condition)), family_of(condition), condition,
+                    codebase.place(segment, event.statement), event.message(),
+                )  # fmt: skip
             continue
         for field, value in _settings(event):
             condition = conditions.read(segment, guards, event.scope)
@@ -44,6 +46,37 @@ def _effects(codebase: Codebase, conditions: Conditions, segment: Segment) -> It
                 codebase.place(segment, event.statement), "", field, value,
                 isinstance(event.target, sx.Name),
             )  # fmt: skip
+
+
+def _ways(guards: tuple[Guard, ...], scope: Scope) -> Iterable[tuple[tuple[Guard, ...], Scope]]:
+    """The guards once for each branch that gave a set its members.
+
+    After `if a: allowed = {…} else: allowed = {…}`, a test against `allowed` is two tests.
+    """
+    for guard in guards:
+        for node in sx.walk(guard.test):
+            if not isinstance(node, sx.Name):
+                continue
+            bound = scope.names.get(node.id, [])
+            if len(bound) > 1 and _branches(bound):
+                for binding in bound:
+                    own = scope.copy()
+                    own.names = {**scope.names, node.id: [Binding(binding.value, ())]}
+                    known = {id(guard.test) for guard in guards}
+                    extra = [g for g in binding.guards if id(g.test) not in known]
+                    yield (*extra, *guards), own
+                return
+    yield guards, scope
+
+
+def _branches(bound: list[Binding]) -> bool:
+    """Whether bindings of sets stem from branches of which a run takes one."""
+    if not all(isinstance(one.value, (sx.Seq, sx.Name, sx.Attr)) and one.guards for one in bound):
+        return False
+    return all(
+        any(a.test is b.test and a.holds is not b.holds for a in one.guards for b in other.guards)
+        for one, other in combinations(bound, 2)
+    )
 
 
 def _settings(event: Event) -> Iterable[tuple[str, sx.Expr]]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..data import load
 from ..source import syntax as sx
+from ..source.paths import events
 from ..source.segments import Segment
+from .conditions import Either, Term
 from .literals import values
 from .model import Support
 
@@ -47,6 +49,44 @@ def sliding_window(facts: CodeFacts, backend: str, family: str | None) -> Suppor
                 )  # fmt: skip
     return Support(
         "no", [facts.codebase.place(chains[0][0])], "layer.sliding_window_size is never read"
+    )
+
+
+def window_limits(facts: CodeFacts, backend: str, family: str | None) -> str:
+    """What the reads of a layer's window hang on: one phase, or attention sinks; or nothing."""
+    sinks = True
+    phases: set[str] = set()
+    for chain in facts.class_chains(backend, family):
+        for phase in ("decode", "extend"):
+            member = facts.codebase.method(chain, f"forward_{phase}")
+            if member is None or not _WINDOW.search(member.blanked):
+                continue
+            phases.add(phase)
+            for event in events(facts.codebase.body(member)):
+                if not any(map(_reads_window, sx.own_expressions(event.statement))):
+                    continue
+                condition = facts.conditions.read(member, event.guards, event.scope)
+                if not any(map(_given_sinks, condition)):
+                    sinks = False
+    if not phases:
+        return ""
+    if sinks:
+        return "with attention sinks"
+    return f"in forward_{phases.pop()}" if len(phases) == 1 else ""
+
+
+def _given_sinks(term: Term | Either) -> bool:
+    if isinstance(term, Either) or "sink" not in term.name:
+        return False
+    return term.op == "true" or (term.op == "not in" and None in term.values)
+
+
+def _reads_window(node: sx.Expr) -> bool:
+    return any(
+        isinstance(part, sx.Attr)
+        and part.name == "sliding_window_size"
+        and sx.dotted(part.value) == "layer"
+        for part in sx.walk(node)
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import events
+from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, terms
 from .model import Effect, Support
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from .code import CodeFacts
 
 _SCALES = re.compile(r"\blayer\.k_scale(?:_float)?\b")
+_KEYS = "get_key_buffer"
+_CONVERTS = re.compile(rf"\b{_KEYS}\([^()]*\)\s*\.to\(\s*\w+\.dtype\s*\)")
 _STORAGE = re.compile(r"\.dtype\s*==\s*torch\.float8_e4m3fn\b")
 _SAYS = re.compile(
     r"[\"'`]?(?P<dtype>\w+)[\"'`]?(?: KV cache)? (?:requires|is (?:only )?supported by|needs)"
@@ -27,9 +31,17 @@ _LIST_NAME = re.compile(
 
 
 def group_values(facts: CodeFacts, group: str) -> list[str]:
-    """The dtypes of a group: those whose name holds it, as `fp8_e4m3` holds fp8."""
+    """The dtypes of a group: those whose name holds it, as `fp8_e4m3` holds fp8.
+
+    Left out are those that the command line still knows and that are refused whatever else is
+    chosen.
+    """
     flag = facts.flags.get(facts.scan["kv_dtype_flag"])
-    return [str(value) for value in (flag.values() if flag else []) if group in str(value)]
+    return [
+        str(value)
+        for value in (flag.values() if flag else [])
+        if group in str(value) and str(value) not in facts.withdrawn_dtypes
+    ]
 
 
 def support(
@@ -172,7 +184,8 @@ def refused_by(
 ) -> Effect | None:
     """The check that refuses a dtype with a pair of backends, if one surely does."""
     backends = {prefill, decode}
-    candidates = list(facts.dtype_refusals)
+    # What speaks of no backend is about a model or a machine.
+    candidates = [effect for effect in facts.dtype_refusals if _about_backends(effect.condition)]
     for name in backends:
         candidates += [
             effect
@@ -185,11 +198,76 @@ def refused_by(
     return None
 
 
+@dataclass(slots=True)
+class Restriction:
+    """A dtype of a supported group that a backend does not take everywhere."""
+
+    dtype: str
+    told: str
+    place: Place
+
+
+def restrictions(
+    facts: CodeFacts, backend: str, family: str | None, group: str
+) -> list[Restriction]:
+    """Dtypes of a group that some machines refuse for a backend, or that change the backend."""
+    found: dict[tuple[str, str], Restriction] = {}
+    field = facts.scan["backend_flag"]
+    for effect in facts.effects:
+        if backend not in effect.backends or not _looks_at_dtype(effect.condition):
+            continue
+        if effect.family and family and effect.family != family:
+            continue
+        for dtype in group_values(facts, group):
+            if effect.kind == "set" and effect.field == field:
+                other = effect.value.value if isinstance(effect.value, sx.Const) else None
+                if other is None or other == backend:
+                    continue
+                if _holds(facts, effect.condition, backend, backend, family, dtype) is True:
+                    told = f"with {dtype} the backend becomes {other}"
+                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place))
+            elif effect.kind == "refuse":
+                refused = [
+                    machine
+                    for machine in facts.machines.classes
+                    if _holds(facts, effect.condition, backend, backend, family, dtype, machine)
+                ]
+                if 0 < len(refused) < len(facts.machines.classes):
+                    told = f"{dtype} is refused{_phase(effect)} on {facts.machines.titles(refused)}"
+                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place))
+    return list(found.values())
+
+
+def _phase(effect: Effect) -> str:
+    """` for prefill`, where a check looks at the setting of one phase only."""
+    names = {name for term in terms(effect.condition, "backend") for name in term.name.split("|")}
+    phases = [phase for phase in ("prefill", "decode") if all(phase in name for name in names)]
+    return f" for {phases[0]}" if phases else ""
+
+
+def _looks_at_dtype(condition: Condition) -> bool:
+    return any(
+        any(_looks_at_dtype(option) for option in term.options)
+        if isinstance(term, Either)
+        else term.subject == "kv_dtype"
+        for term in condition
+    )
+
+
+def _about_backends(condition: Condition) -> bool:
+    return any(
+        any(_about_backends(option) for option in term.options)
+        if isinstance(term, Either)
+        else term.subject in {"backend", "pair"}
+        for term in condition
+    )
+
+
 def _holds(
     facts: CodeFacts, condition: Condition, prefill: str, decode: str, family: str | None,
-    dtype: str,
+    dtype: str, machine: str | None = None,
 ) -> bool | None:  # fmt: skip
-    results = [_term(facts, term, prefill, decode, family, dtype) for term in condition]
+    results = [_term(facts, term, prefill, decode, family, dtype, machine) for term in condition]
     if any(result is False for result in results):
         return False
     return True if all(result is True for result in results) else None
@@ -197,10 +275,13 @@ def _holds(
 
 def _term(
     facts: CodeFacts, term: Term | Either, prefill: str, decode: str, family: str | None,
-    dtype: str,
+    dtype: str, machine: str | None,
 ) -> bool | None:  # fmt: skip
     if isinstance(term, Either):
-        results = [_holds(facts, option, prefill, decode, family, dtype) for option in term.options]
+        results = [
+            _holds(facts, option, prefill, decode, family, dtype, machine)
+            for option in term.options
+        ]
         if any(result is True for result in results):
             return True
         return False if all(result is False for result in results) else None
@@ -213,6 +294,8 @@ def _term(
         return None if inside is None else inside is (term.op == "in")
     if term.subject == "pair":
         return (prefill == decode) is (term.op == "true")
+    if machine is not None and term.subject in {"platform", "capability", "device"}:
+        return facts.machines.holds(term, machine)
     if term.subject == "platform":
         # The best machine for the launch is taken: what only some machines refuse is no answer.
         if term.name.endswith("is_cuda"):
@@ -263,7 +346,7 @@ def _positive(
         return told
     if group != "fp8":
         return None
-    return _scales(facts, backend, family)
+    return _scales(facts, backend, family) or _converted(facts, backend, family)
 
 
 def _other_family(name: str, family: str) -> bool:
@@ -320,8 +403,46 @@ def _scales(facts: CodeFacts, backend: str, family: str | None) -> Support | Non
         if places:
             return Support(
                 "partial", places, "the layer's KV scales go to the kernels", "with fp8 scales",
-                "review" if family == "mla" else "partial",
+                "partial",
             )  # fmt: skip
+    return None
+
+
+def _converted(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
+    """A cache that both phases convert to the queries' type, which any storage type survives."""
+    for chain in facts.class_chains(backend, family):
+        methods = [
+            member
+            for name in ("forward_decode", "forward_extend")
+            if (member := facts.codebase.method(chain, name)) is not None
+        ]
+        if len(methods) < 2 or not all(_CONVERTS.search(m.blanked) for m in methods):
+            continue
+        places = [_conversion(facts, member, family) for member in methods]
+        if all(place is not None for place in places):
+            return Support(
+                "partial", [place for place in places if place is not None],
+                "the cache is converted to the queries' type before each kernel",
+                "by conversion", "review",
+            )  # fmt: skip
+    return None
+
+
+def _conversion(facts: CodeFacts, segment: Segment, family: str | None) -> Place | None:
+    """Where a method converts the key cache, for a family's models."""
+    for event in events(facts.codebase.body(segment)):
+        for own in sx.own_expressions(event.statement):
+            for node in sx.walk(own):
+                if not (isinstance(node, sx.Call) and sx.last_part(node.func) == "to"):
+                    continue
+                source = node.func.value if isinstance(node.func, sx.Attr) else None
+                if not (isinstance(source, sx.Call) and sx.last_part(source.func) == _KEYS):
+                    continue
+                if not (node.args and sx.last_part(node.args[0]) == "dtype"):
+                    continue
+                condition = facts.conditions.read(segment, event.guards, event.scope)
+                if family_of(condition) in (None, family):
+                    return facts.codebase.place(segment, event.statement)
     return None
 
 

@@ -18,7 +18,7 @@ _COMPARISONS: dict[str, Callable[[Any, tuple[Any, ...]], bool]] = {
     ">=": lambda actual, values: bool(actual >= values[0]),
 }
 
-_SM = re.compile(r"\bSM\s?(\d{2,3})(x?)(?![\w.])", re.I)
+_SM = re.compile(r"\bSM\s?(\d{2,3})(x?)(?!\w|\.\w)", re.I)
 
 
 class Machines:

@@ -16,6 +16,7 @@ from .model import Support
 if TYPE_CHECKING:
     from .code import CodeFacts
 
+_RAISES = re.compile(r"\s*\)?\s*:\s*(?:#[^\n]*\s*)*raise\b")
 _METHODS = {"prefill": "forward_extend", "decode": "forward_decode"}
 
 
@@ -50,7 +51,8 @@ def _compared(facts: CodeFacts, segment: Segment, subject: str, found: dict[str,
     one = re.compile(rf"{subject}\s*==\s*[\"'](\w+)[\"']")
     several = re.compile(rf"{subject}\s+in\s*[(\[{{]([^)\]}}]*)[)\]}}]")
     for match in one.finditer(segment.text):
-        if segment.is_code(match.start()):
+        # A comparison that leads to a refusal is the opposite of a branch.
+        if segment.is_code(match.start()) and not _RAISES.match(segment.text, match.end()):
             _note(facts, segment, match.start(), match[1], found)
     for match in several.finditer(segment.text):
         if segment.is_code(match.start()):

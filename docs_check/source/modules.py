@@ -17,6 +17,8 @@ from .segments import Segment, split, string_lines
 from .tree import SourceTree
 
 _WORD = re.compile(r"\w+")
+#: A second name of a class: `Old = New`; also `New = New`, which aliases often are followed by.
+_OTHER_NAME = re.compile(r"\w+\s*=\s*([A-Z]\w*[a-z]\w*)\s*(?:#.*)?$", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,14 +248,20 @@ class Codebase:
         return self.resolve(remote_file, remote_name, None, depth + 1)
 
     def lookup(
-        self, file: str, name: str, local: dict[str, tuple[str, str]] | None = None
+        self, file: str, name: str, local: dict[str, tuple[str, str]] | None = None, depth: int = 0
     ) -> Segment | None:
-        """The last definition that `name` means in `file`."""
+        """The last definition that `name` means in `file`, through second names of classes."""
         found = self.resolve(file, name, local)
         if found is None:
             return None
         module = self.module(found[0])
         segments = module.find(found[1]) if module is not None else []
+        for segment in reversed(segments):
+            other = _OTHER_NAME.match(segment.text) if segment.kind == "assign" else None
+            if other is None or depth > 8:
+                return segment
+            if other[1] != found[1]:
+                return self.lookup(found[0], other[1], None, depth + 1) or segment
         return segments[-1] if segments else None
 
     def class_chain(self, segment: Segment, depth: int = 0) -> list[Segment]:

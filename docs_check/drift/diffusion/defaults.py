@@ -76,9 +76,11 @@ def _default(context: Context, block: Block, kind: str, stated: list[str]) -> No
     line, column = block.find("**") if block.text.startswith("**") else (block.line, 1)
     certain = all(outcome.certain for outcome in missing)
     told = listed(dict.fromkeys((o.backend or "").lower() for o in missing))
+    machines = dict.fromkeys(m for o in missing for m in o.machines)
+    where = facts.machines.titles(machines) if machines else "some machines"
     context.report(
         INFO, Spot(line, column),
-        message=f"{kind.upper()} uses {told} by default" + ("" if certain else " on some machines"),
+        message=f"{kind.upper()} uses {told} by default" + ("" if certain else f" on {where}"),
         claim=f"{kind.upper()} uses {listed(stated)}", actual=f"{told} is selected",
         places=[o.place for o in missing], certainty="proved" if certain else "partial",
         condition="" if certain else "on the other machines", subject=kind,

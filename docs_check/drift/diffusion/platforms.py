@@ -13,6 +13,7 @@ import re
 from ...data import load
 from ...pages.claims import RowView, read_mark
 from ...pages.tables import Cell
+from ...source.modules import Place
 from ..context import Context, Spot
 from ..rules import gpu_architecture
 
@@ -36,6 +37,7 @@ def check(context: Context) -> None:
             for feature, kind, cell in row.cells:
                 if feature == "platform":
                     _cell(context, value, member, kind, cell)
+                    _somewhere(context, value, member, kind, cell, row.get("notes"))
                 elif feature == "notes":
                     _only(context, value, member, row, cell, columns)
         for platform in facts.platforms:
@@ -60,7 +62,8 @@ def _cell(context: Context, value: str, member: str, kind: str, cell: Cell) -> N
         return
     own = [outcome for outcome in outcomes if outcome.backend == member]
     title = kind.upper()
-    if mark.value == "no" and own:
+    foreign = _foreign(context, member, kind)
+    if mark.value == "no" and own and foreign is None:
         context.report(
             INFO, Spot.of(cell),
             message=f"`{value}` is said not to run on {title}; the platform selects its own class",
@@ -83,25 +86,53 @@ def _cell(context: Context, value: str, member: str, kind: str, cell: Cell) -> N
             claim=f"{value} runs on {title}", actual=instead, places=[first.place],
             certainty="review" if first.why == "falls back" else "proved", subject=value,
         )  # fmt: skip
-    elif mark.value == "yes":
-        _foreign(context, value, member, kind, cell)
+    elif mark.value == "yes" and foreign is not None:
+        root, kinds, place = foreign
+        context.report(
+            INFO, Spot.of(cell),
+            message=f"`{value}` is said to run on {title}; its module imports `{root}`,"
+            f" a package for {', '.join(kinds).upper()}, whatever happens",
+            claim=f"{value} runs on {title}", actual=f"import {root} at module level",
+            places=[place], certainty="review", subject=value,
+        )  # fmt: skip
 
 
-def _foreign(context: Context, value: str, member: str, kind: str, cell: Cell) -> None:
-    """A class whose module needs a package of another kind of machine."""
+def _somewhere(
+    context: Context, value: str, member: str, kind: str, cell: Cell, notes: Cell | None
+) -> None:
+    """A backend that runs on a platform, but not on some of its machines."""
+    facts = context.diffusion
+    assert facts is not None
+    outcomes = facts.outcomes(kind, member)
+    if read_mark(cell.text).value != "yes" or not any(o.backend == member for o in outcomes):
+        return
+    named = set(facts.machines.named(f"{cell.text} {notes.text if notes is not None else ''}"))
+    for outcome in outcomes:
+        if outcome.backend == member or not outcome.machines or not outcome.decided:
+            continue
+        if named & set(outcome.machines):
+            continue
+        instead = f"it becomes {outcome.backend.lower()}" if outcome.backend else "it is refused"
+        on = facts.machines.titles(outcome.machines)
+        context.report(
+            INFO, Spot.of(cell),
+            message=f"`{value}` does not run on every {kind.upper()} machine: {instead} on {on}",
+            claim=f"{value} runs on {kind.upper()}", actual=f"{instead} on {on}",
+            places=[outcome.place], certainty="partial", condition=f"except on {on}",
+            subject=value,
+        )  # fmt: skip
+
+
+def _foreign(context: Context, member: str, kind: str) -> tuple[str, list[str], Place] | None:
+    """A package of other kinds of machines that a backend's module needs, and these kinds."""
     facts = context.diffusion
     assert facts is not None
     packages: dict[str, list[str]] = load("names")["diffusion"]["packages"]
     for module, place in facts.unconditional_imports(member).items():
         root = module.partition(".")[0]
         if root in packages and kind not in packages[root]:
-            context.report(
-                INFO, Spot.of(cell),
-                message=f"`{value}` is said to run on {kind.upper()}; its module imports `{root}`,"
-                f" a package for {', '.join(packages[root]).upper()}, whatever happens",
-                claim=f"{value} runs on {kind.upper()}", actual=f"import {root} at module level",
-                places=[place], certainty="review", subject=value,
-            )  # fmt: skip
+            return root, packages[root], place
+    return None
 
 
 def _only(

@@ -32,9 +32,13 @@ def check(context: Context) -> None:
             if member not in facts.members or cell is None:
                 continue
             match = _REQUIRES.search(cell.raw)
-            if match and not any(
-                module == match[1] or module.startswith(f"{match[1]}.")
-                for module in facts.imports_of(member)
+            if (
+                match
+                and not any(
+                    module == match[1] or module.startswith(f"{match[1]}.")
+                    for module in facts.imports_of(member)
+                )
+                and not facts.speaks_of(member, match[1])
             ):
                 context.report(
                     symbol.INFO, Spot.of(cell),

@@ -71,10 +71,15 @@ def _about(effect: Effect, subjects: set[str]) -> bool:
 
 
 def _admitted(effect: Effect) -> tuple[str, ...]:
-    for term in terms(effect.condition, "backend"):
-        if term.op == "not in":
-            return tuple(str(value) for value in term.values)
-    return ()
+    """The backends that a refusal spares: in one collection, or one comparison each."""
+    return tuple(
+        dict.fromkeys(
+            str(value)
+            for term in terms(effect.condition, "backend")
+            if term.op == "not in"
+            for value in term.values
+        )
+    )
 
 
 def _hybrid(context: Context, block: Block) -> None:
@@ -91,27 +96,39 @@ def _hybrid(context: Context, block: Block) -> None:
     stated = names_in(context.displays, rest, context.facts.registry)
     if not stated:
         return
-    for effect in linear.hybrid_limits(context.facts, mechanism):
-        holds = [m for m in machines if _applies(context, effect, m)]
-        admitted = _admitted(effect)
-        if not holds or not admitted or set(admitted) == set(stated):
+    limits = [e for e in linear.hybrid_limits(context.facts, mechanism) if _admitted(e)]
+    told: dict[str, list[str]] = {}
+    actual: dict[str, list[str]] = {}
+    places = []
+    for machine in machines:
+        limit = next((e for e in limits if _applies(context, e, machine)), None)
+        if limit is None:
             continue
+        admitted = _admitted(limit)
         extra = [name for name in admitted if name not in stated]
         lost = [name for name in stated if name not in admitted]
-        told = []
-        if extra:
-            told.append(f"{listed(extra, 'and')} is admitted as well")
-        if lost:
-            told.append(f"{listed(lost, 'and')} is refused")
-        line, column = block.find(stated[0])
-        context.report(
-            INFO, Spot(line, column),
-            message=f"full attention beside {mechanism.upper()} on"
-            f" {context.facts.machines.titles(holds)}: {'; '.join(told)}",
-            claim=f"only {listed(stated)}", actual=f"{listed(sorted(admitted))}",
-            places=[effect.place], subject="hybrid",
-        )  # fmt: skip
+        parts = [f"{listed(extra, 'and')} {_is(extra)} admitted as well"] if extra else []
+        parts += [f"{listed(lost, 'and')} {_is(lost)} refused"] if lost else []
+        if parts:
+            told.setdefault(" and ".join(parts), []).append(machine)
+            actual.setdefault(listed(sorted(admitted)), []).append(machine)
+            places.append(limit.place)
+    if not told:
         return
+    titles = context.facts.machines.titles
+    line, column = block.find(stated[0])
+    context.report(
+        INFO, Spot(line, column),
+        message=f"full attention beside {mechanism.upper()}: "
+        + "; ".join(f"{what} on {titles(on)}" for what, on in told.items()),
+        claim=f"only {listed(stated)}",
+        actual="; ".join(f"{what} on {titles(on)}" for what, on in actual.items()),
+        places=places, subject="hybrid",
+    )  # fmt: skip
+
+
+def _is(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 def _applies(context: Context, effect: Effect, machine: str) -> bool:

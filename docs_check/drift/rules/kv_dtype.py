@@ -111,9 +111,11 @@ def _cell(
     support, partners = kvdtype.support(
         context.facts, backend, view.family, group, claimed=mark.value == "yes"
     )
+    label = f"{group.upper()} KV cache"
+    if mark.value == "yes" and (support is None or support.value == "yes"):
+        _restricted(context, view, cell, backend, shown, group)
     if support is None or support.value == mark.value:
         return
-    label = f"{group.upper()} KV cache"
     if mark.value == "yes" and support.value == "no":
         context.report(
             INFO, Spot.of(cell),
@@ -133,8 +135,26 @@ def _cell(
             message=f"{shown} is said to have no {label}; the code serves one"
             + (f" {support.condition}" if support.condition else "") + f": {support.why}",
             claim=f"{shown} has no {label}", actual=support.why, places=support.places,
-            certainty=support.certainty if support.value == "yes" else "partial",
+            certainty=support.certainty
+            if support.value == "yes" or support.certainty == "review"
+            else "partial",
             condition=support.condition, fix=fix, subject=backend,
+        )  # fmt: skip
+
+
+def _restricted(
+    context: Context, view: TableView, cell: Cell, backend: str, shown: str, group: str
+) -> None:
+    """Dtypes of the group that some machines refuse, or that change the backend."""
+    for limit in kvdtype.restrictions(context.facts, backend, view.family, group):
+        if limit.dtype in cell.text:
+            continue
+        context.report(
+            INFO, Spot.of(cell), severity="info",
+            message=f"{shown}: {limit.told}",
+            claim=f"{shown} supports an {group.upper()} KV cache", actual=limit.told,
+            places=[limit.place], certainty="partial", condition=f"unless {limit.told}",
+            subject=f"{backend}: {limit.told}",
         )  # fmt: skip
 
 

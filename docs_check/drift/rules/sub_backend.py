@@ -14,7 +14,7 @@ import re
 from ...facts import linear, sparse
 from ...pages.claims import RowView, TableView, read_mark
 from ...pages.tables import Cell
-from ..context import Context, RuleInfo, Spot
+from ..context import Context, RuleInfo, Spot, listed
 from .speculative_topk import linear_backend, linear_mechanism
 
 INFO = RuleInfo("DOC111", "sub-backend", "sub-backend choice", "warning")
@@ -181,4 +181,26 @@ def _linear(context: Context, view: TableView) -> None:
             claim=f"(omission) no row for {arm.backend}",
             actual=f"the dispatcher has a branch for {arm.backend}",
             places=[arm.place], subject=arm.backend,
+        )  # fmt: skip
+    _unmentioned(context, view, {*rows, *seen})
+
+
+def _unmentioned(context: Context, view: TableView, told: set[str | None]) -> None:
+    """Values of the flag for linear attention that a page on the flag is silent about."""
+    flag = context.facts.flags.get(context.facts.scan["linear"]["flags"])
+    if flag is None or not any(name in context.page.text for name in flag.names):
+        return
+    silent = [
+        choice for choice in flag.choices
+        if choice.value not in told
+        and not re.search(rf"(?<!\w){re.escape(str(choice.value))}(?!\w)", context.page.text)
+    ]  # fmt: skip
+    if silent:
+        names = listed([f"`{choice.value}`" for choice in silent], "and")
+        context.report(
+            INFO, Spot(view.table.line, 1), severity="info",
+            message=f"`{flag.names[0]}` takes {names} as well; the page"
+            " never names them",
+            claim=f"(omission) values of {flag.names[0]}", actual=f"{names} are values",
+            places=[choice.place for choice in silent], subject=flag.names[0],
         )  # fmt: skip

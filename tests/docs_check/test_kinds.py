@@ -1,0 +1,243 @@
+"""Kinds of code that once led to a wrong finding, or to none, each as an addition to a tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .support import FIXTURES, MODERN, copied, drift
+
+RIGHT = (FIXTURES / "right.mdx").read_text(encoding="utf-8")
+DIFFUSION = (FIXTURES / "right_diffusion.mdx").read_text(encoding="utf-8")
+ATTENTION = "srt/layers/attention"
+GENERATE = "multimodal_gen/runtime"
+
+
+def added(tmp_path: Path, file: str, code: str, old: str = "") -> Path:
+    """A copy of the tree with code at the end of a file, or in place of some."""
+    tree = copied(MODERN, tmp_path / "tree")
+    path = tree / "sglang" / file
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    assert old in text
+    path.write_text(text.replace(old, code) if old else text + code, encoding="utf-8")
+    return tree
+
+
+def messages(page: str, tree: Path) -> list[str]:
+    """Certainty and message of each finding."""
+    return [f"{one.certainty}: {one.message}" for one in drift(page, tree)]
+
+
+HARMLESS = {
+    "a dtype that one model needs": (
+        "srt/arg_groups/overrides.py",
+        """
+
+def _model_defaults(server_args, model_arch):
+    server_args.attention_backend = "sparse"
+    assert server_args.kv_cache_dtype in ["bf16"], f"not supported for {model_arch}"
+""",
+    ),
+    "a class with a second name": (
+        f"{ATTENTION}/sparse_backend.py",
+        "\nOldSparseBackend = SparseAttnBackend\nSparseAttnBackend = SparseAttnBackend\n",
+    ),
+    "a sub-backend that is compared to be refused": (
+        f"{ATTENTION}/sparse_backend.py",
+        """
+    def check(self):
+        if self.decode_impl == "dense_rows":
+            raise ValueError("dense_rows is for prefill only")
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_code_that_takes_nothing_from_a_right_page(name: str, tmp_path: Path) -> None:
+    assert messages(RIGHT, added(tmp_path, *HARMLESS[name])) == []
+
+
+def test_a_dtype_that_is_refused_for_itself_counts_for_no_backend(tmp_path: Path) -> None:
+    code = """
+
+def configure(kv_cache_dtype, device):
+    if kv_cache_dtype == "auto":
+        return None
+    elif kv_cache_dtype == "nvfp4":
+        raise ValueError("--kv-cache-dtype=nvfp4 is gone.")
+"""
+    tree = added(tmp_path, "srt/model_executor/lists.py", code)
+    assert not [one for one in drift(RIGHT, tree) if one.code == "DOC105"]
+
+
+WRAPPER = """
+
+def attn_backend_wrapper(runner, full_attn_backend):
+    if hybrid_gdn_config(runner) is not None:
+        if is_blackwell():
+            if get_platform().is_sm120:
+                allowed = {"alpha", "gamma"}
+            else:
+                allowed = FULL_ATTENTION_BACKENDS
+            prefill_be = runner.prefill_attention_backend_str
+            decode_be = runner.decode_attention_backend_str
+            assert prefill_be in allowed and decode_be in allowed, (
+                f"Only {allowed} are supported for hybrid GDN models."
+            )
+        elif is_npu():
+            assert (
+                runner.prefill_attention_backend_str == "delta"
+                or runner.prefill_attention_backend_str == "alpha"
+            ), "delta or alpha for hybrid GDN models."
+
+
+FULL_ATTENTION_BACKENDS = {"alpha", "delta"}
+"""
+HYBRID = """
+### GDN Attention Backends
+
+Beside GDN, these serve the layers with full attention:
+- **Blackwell SM120**: `alpha`, `gamma` only.
+- **Other Blackwell (SM100)**: `alpha`, `delta` only.
+- **NPU**: `alpha`, `delta` only.
+"""
+
+
+def test_limits_of_hybrid_models_by_branch(tmp_path: Path) -> None:
+    tree = added(tmp_path, f"{ATTENTION}/attention_registry.py", WRAPPER)
+    assert messages(RIGHT + HYBRID, tree) == []
+    wrong = HYBRID.replace("**Blackwell SM120**: `alpha`, `gamma`", "**Blackwell**: `alpha`")
+    assert messages(RIGHT + wrong, tree) == [
+        "proved: full attention beside GDN: delta is admitted as well on Blackwell (SM100),"
+        " Blackwell (SM103), Blackwell (SM110); gamma is admitted as well on Blackwell (SM120),"
+        " Blackwell (SM121)"
+    ]
+
+
+def test_dtypes_that_some_machines_refuse_or_that_change_the_backend(tmp_path: Path) -> None:
+    code = """
+
+def _more_dtype_checks(view):
+    prefill_backend, decode_backend = attention_backends_of(view)
+    if prefill_backend == "beta_mla" and get_platform().is_sm120 and (
+        view.kv_cache_dtype == "fp8_e4m3" or view.threshold > 0
+    ):
+        raise ValueError("beta_mla prefill takes no FP8 on SM120.")
+
+
+def _fallback(view):
+    if view.attention_backend == "beta_mla" and view.kv_cache_dtype == "fp8_e4m3":
+        return {"attention_backend": "alpha"}
+    return {}
+"""
+    tree = added(tmp_path, "srt/arg_groups/overrides.py", code)
+    assert messages(RIGHT, tree) == [
+        "partial: Beta MLA: fp8_e4m3 is refused for prefill on Blackwell (SM120),"
+        " Blackwell (SM121)",
+        "partial: Beta MLA: with fp8_e4m3 the backend becomes alpha",
+    ]
+
+
+def test_a_cache_that_is_converted(tmp_path: Path) -> None:
+    tree = added(
+        tmp_path, f"{ATTENTION}/alpha_backend.py",
+        "return kernel(q, self.pool.get_key_buffer(layer.layer_id).to(q.dtype))",
+        "return kernel(q, forward_batch.cache)",
+    )  # fmt: skip
+    assert messages(RIGHT, tree) == [
+        "review: Alpha is said to have no FP8 KV cache; the code serves one by conversion:"
+        " the cache is converted to the queries' type before each kernel"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [("sinks is not None", "partial"), ("layer.sliding_window_size > -1", "proved")],
+)
+def test_a_window_that_is_read_for_sinks_only(guard: str, expected: str, tmp_path: Path) -> None:
+    tree = added(
+        tmp_path, f"{ATTENTION}/delta_backend.py",
+        f"""        if {guard}:
+            return kernel(q, layer.sliding_window_size)
+        return kernel(q, forward_batch.cache.view(-1, self.page_size, layer.head_dim))""",
+        "        return kernel(q, forward_batch.cache.view(-1, self.page_size, layer.head_dim))",
+    )  # fmt: skip
+    found = drift(RIGHT, tree)
+    assert [(one.code, one.certainty, bool(one.fix)) for one in found] == [
+        ("DOC107", expected, expected == "proved")
+    ]
+
+
+def test_a_default_page_size_of_the_machine_that_a_row_names(tmp_path: Path) -> None:
+    code = """
+
+def _npu_page_size(view):
+    if is_npu() and view.attention_backend == "delta":
+        if view.page_size not in [128]:
+            return {"page_size": 128}
+    return {}
+"""
+    tree = added(tmp_path, "srt/arg_groups/overrides.py", code)
+    page = RIGHT.replace("| **Delta** | ✅ |", "| **Delta (NPU)** | 128 |")
+    assert messages(page, tree) == []
+    assert messages(page.replace("Delta (NPU)", "Delta"), tree) == [
+        "partial: Delta page size 128 holds only if npu"
+    ]
+
+
+CUDA = f"{GENERATE}/platforms/cuda.py"
+
+
+def test_a_backend_that_some_machines_of_a_platform_replace(tmp_path: Path) -> None:
+    old = "        elif selected_backend in (AttentionBackendEnum.FA, None):\n"
+    code = f"""{old}            if cls.is_sm120():
+                return "sglang.multimodal_gen.runtime.layers.attention.backends.sdpa.SDPABackend"
+"""
+    tree = added(tmp_path, CUDA, code, old)
+    assert messages(DIFFUSION, tree) == [
+        "partial: `fa` does not run on every CUDA machine: it becomes torch_sdpa on"
+        " Blackwell (SM120), Blackwell (SM121)"
+    ]
+    told = DIFFUSION.replace("| `fa` | Yes | No | |", "| `fa` | Yes | No | Not on SM120. |")
+    assert messages(told, tree) == []
+
+
+def test_a_class_that_needs_a_package_of_another_platform(tmp_path: Path) -> None:
+    old = "        elif selected_backend == AttentionBackendEnum.TILE_ATTN:\n"
+    path = f"sglang.{GENERATE.replace('/', '.')}.layers.attention.backends.rocm_only"
+    code = f"""        elif selected_backend == AttentionBackendEnum.ROCM_ONLY:
+            return "{path}.RocmOnlyBackend"
+{old}"""
+    tree = added(tmp_path, CUDA, code, old)
+    module = tree / "sglang" / GENERATE / "layers/attention/backends/rocm_only.py"
+    module.write_text("import aiter\n" + module.read_text(encoding="utf-8"), encoding="utf-8")
+    assert messages(DIFFUSION, tree) == []
+
+
+@pytest.mark.parametrize("required", ["masks", "MasksOnDisk"])
+def test_a_package_that_is_imported_late_or_goes_by_another_name(
+    required: str, tmp_path: Path
+) -> None:
+    file = f"{GENERATE}/layers/attention/backends/tile_attn.py"
+    code = """
+
+def load():
+    try:
+        from masks import read
+    except ImportError:
+        raise ImportError("pip install git+https://example.org/masksondisk.git")
+    return read
+"""
+    page = DIFFUSION.replace("Needs a mask file.", f"Requires `{required}`.")
+    assert messages(page, added(tmp_path, file, code)) == []
+    assert len(messages(page, MODERN)) == 1
+
+
+def test_a_member_for_no_attention(tmp_path: Path) -> None:
+    page = DIFFUSION.replace("`NO_ATTENTION` is for layers that have none.", "")
+    assert messages(page, MODERN) == [
+        "review: `NO_ATTENTION` (`no_attention`) is a member of AttentionBackendEnum and has no"
+        " row; it stands for none of the backends"
+    ]
