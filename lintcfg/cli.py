@@ -69,6 +69,12 @@ def _docs(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
+def _verify(arguments: Sequence[str]) -> int:
+    from .verify_app import run
+
+    return run(arguments)
+
+
 def _app(arguments: Sequence[str]) -> int:
     from .app import run
 
@@ -106,7 +112,9 @@ def dispatch(arguments: Sequence[str]) -> int:
     arguments = _command_first(arguments)
     first = arguments[0]
     asks_help = arguments[-1] in {"--help", "-h"}
-    own_help = any(first in room for room in (APP_COMMANDS, FILE_COMMANDS, DOCS_COMMANDS))
+    own_help = first == "verify" or any(
+        first in room for room in (APP_COMMANDS, FILE_COMMANDS, DOCS_COMMANDS)
+    )
     if asks_help and not own_help and not any("sglang" in word for word in arguments):
         from .commands.help import run
 
@@ -123,6 +131,8 @@ def dispatch(arguments: Sequence[str]) -> int:
         return _docs(arguments)
     if first in APP_COMMANDS:
         return _app(arguments)
+    if first == "verify":
+        return _verify(arguments[1:])
     return _judge(arguments)
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from .conditions import LanguageError, names_in, normalise_condition, normalise_expression
 from .errors import MatrixDataError
 from .files import write_atomically
+from .loader import MARKERS
 from .schema import FactsFile, Message, PipelineFile, PlatformFile, Rule, SetsFile, StageFile
 
 Json = Any
@@ -275,6 +276,10 @@ def compile_release(folder: Path) -> dict[str, Json]:
     Raises:
         MatrixDataError: every problem found, each with its place.
     """
+    if (folder / "bundled.yaml").exists():
+        from .compile_bundled import compile_bundled
+
+        return compile_bundled(folder)
     problems: list[str] = []
     sections: dict[str, Json] = {}
     for name in PLAIN_SECTIONS:
@@ -428,8 +433,9 @@ def write_release(folder: Path, target: Path) -> None:
 def main() -> None:
     """Compile every release below `data/` into `compiled/`."""
     room = Path(__file__).parent
-    for pipeline in sorted(room.glob("data/*/*/pipeline.yaml")):
-        folder = pipeline.parent
+    markers = [path for name in MARKERS for path in room.glob(f"data/*/*/{name}")]
+    for marker in sorted(markers):
+        folder = marker.parent
         write_release(folder, room / "compiled" / f"{folder.parent.name}-{folder.name}")
 
 

@@ -18,13 +18,16 @@ from .errors import MatrixDataError, ReleaseNotFound
 ROOM = os.path.dirname(os.path.abspath(__file__))
 DEFAULT_ENGINE = "sglang"
 DEFAULT_RELEASE = "0.5.22"
+#: One of these files makes a folder a release's data: an engine's, or that of our own backends.
+MARKERS = ("pipeline.yaml", "bundled.yaml")
 
 
 class Release:
     """One release of one engine; `release["flags"]` is a section of its data.
 
     Sections: flags, history, commands, architectures, config_defaults, models, codes, program,
-    platforms, sets, features, backends, meta. A section that the release lacks is None.
+    platforms, sets, features, backends, meta; of the `bundled` engine: bundled, rows, evidence,
+    meta. A section that the release lacks is None.
     """
 
     def __init__(
@@ -76,13 +79,17 @@ def releases(engine: str = DEFAULT_ENGINE) -> list[str]:
     """Names of the releases that have data, oldest first."""
     found = set()
     for name in _entries(os.path.join(ROOM, "data", engine)):
-        if os.path.exists(os.path.join(ROOM, "data", engine, name, "pipeline.yaml")):
+        if _is_data(os.path.join(ROOM, "data", engine, name)):
             found.add(name)
     prefix = f"{engine}-"
     for name in _entries(os.path.join(ROOM, "compiled")):
         if name.startswith(prefix) and name[len(prefix) :][:1].isdigit():
             found.add(name[len(prefix) :])
     return sorted(found, key=_version_key)
+
+
+def _is_data(folder: str) -> bool:
+    return any(os.path.exists(os.path.join(folder, name)) for name in MARKERS)
 
 
 def _entries(folder: str) -> list[str]:
@@ -120,7 +127,7 @@ def load(
     compiled = os.path.join(ROOM, "compiled", f"{engine}-{release}")
     source = data_folder(engine, release)
     if os.path.exists(os.path.join(ROOM, "..", "pyproject.toml")):  # a checkout
-        if not os.path.exists(os.path.join(source, "pipeline.yaml")):
+        if not _is_data(source):
             raise ReleaseNotFound(_none(engine, release))
         if _is_stale(source, compiled):
             from pathlib import Path

@@ -43,23 +43,50 @@ class Lengths:
     new: tuple[int, ...]
 
 
-def lengths_for(request: Request, generator: torch.Generator, *, longest: int) -> Lengths:
-    """Ragged lengths: 1, both sides of a page boundary, and random ones up to `longest`."""
+def lengths_for(
+    request: Request, generator: torch.Generator, *, longest: int, kind: str = "ragged"
+) -> Lengths:
+    """Lengths of a kind, prefixes up to `longest`.
+
+    `ragged`: 1, both sides of a page boundary, and random ones. `edges`: nothing but both sides of
+    page boundaries. `one`: a batch of one. `ones`: nothing cached and one new token. `cold`:
+    nothing cached. `many`: more requests, short ones.
+    """
     page = request.page_size
-    special = [0, page - 1, page, page + 1, 2 * page - 1]
-    prefix = [n for n in special if n <= longest]
-    prefix += [int(n) for n in torch.randint(1, longest + 1, (3,), generator=generator)]
-    if request.mode == "decode":
-        new = [1] * len(prefix)
+
+    def random(count: int, low: int, high: int) -> list[int]:
+        return [int(n) for n in torch.randint(low, high + 1, (count,), generator=generator)]
+
+    if kind == "ragged":
+        prefix = [n for n in (0, page - 1, page, page + 1, 2 * page - 1) if n <= longest]
+        prefix += random(3, 1, longest)
+    elif kind == "edges":
+        prefix = [page - 1, page, page + 1, 2 * page - 2, 2 * page - 1, 2 * page]
+    elif kind == "one":
+        prefix = random(1, 1, longest)
+    elif kind == "ones":
+        prefix = [0] * 3
+    elif kind == "cold":
+        prefix = [0] * 4
+    elif kind == "many":
+        prefix = random(35, 0, 12)
+    else:
+        raise ValueError(f"no lengths called {kind!r}")
+    prefix = [max(n, 0) for n in prefix]
+    if request.mode == "decode" or kind == "ones":
+        new = [request.draft_tokens or 1] * len(prefix)
     elif request.mode == "target_verify":
         new = [request.draft_tokens] * len(prefix)
     else:
         most = max(2, min(longest, 2 * page + 3))
-        new = [1] + [
-            int(n) for n in torch.randint(1, most, (len(prefix) - 1,), generator=generator)
-        ]
-        if request.multimodal:
-            new = [max(n, 6) for n in new]
+        new = random(len(prefix), 1, most)
+        if kind == "ragged":
+            new[0] = 1
+        elif kind == "edges":
+            # Ends at boundaries as well: the first of its new tokens or the last opens a page.
+            new = [page if n % page else 1 for n in prefix]
+    if request.multimodal:
+        new = [max(n, 6) for n in new]
     return Lengths(tuple(prefix), tuple(new))
 
 
@@ -92,14 +119,22 @@ def draw(
     longest: int = 200,
     window: int = 37,
     spare: float = 1.3,
+    kind: str = "ragged",
+    layer_num: int = 1,
 ) -> Scenario:
     """Draw a scenario. The same request and seed give the same scenario on every machine.
 
-    `longest` bounds prefixes in tokens; `spare` is how much larger the pool is than needed.
+    `longest` bounds prefixes in tokens, `kind` says which lengths (see `lengths_for`), `spare` is
+    how much larger the pool is than needed. With `layer_num` 2 or more, every second layer is
+    without the first one's window and scaled otherwise.
     """
     generator = torch.Generator().manual_seed(seed)
-    lengths = lengths or lengths_for(request, generator, longest=longest)
-    layer = layer_for(request, window=window)
+    lengths = lengths or lengths_for(request, generator, longest=longest, kind=kind)
+    layers = [layer_for(request, window=window, layer_id=i) for i in range(layer_num)]
+    layers = [
+        replace(layer, sliding_window_size=-1, scaling=layer.scaling / 2) if i % 2 else layer
+        for i, layer in enumerate(layers)
+    ]
     totals = [p + n for p, n in zip(lengths.prefix, lengths.new, strict=True)]
     page = request.page_size
     pages = [-(-n // page) for n in totals]
@@ -111,7 +146,7 @@ def draw(
         num_pages=num_pages,
         device=request.device,
     )
-    pool = pool_for(request, num_pages)
+    pool = pool_for(request, num_pages, layer_num)
     order = torch.randperm(num_pages - 1, generator=generator) + 1
     ids = torch.randperm(len(totals) + 2, generator=generator)[: len(totals)] + 1
     first = 0
@@ -120,18 +155,18 @@ def draw(
         slots = (mine[:, None] * page + torch.arange(page)).flatten()[:total]
         reqs.write(request_id, slots)
         first += count
-    batch = _batch(request, reqs, pool, ids.tolist(), lengths, generator)
-    runner = ModelRunner([layer], reqs, pool, TORCH[request.dtype])
+    batch = batch_of(request, reqs, pool, ids.tolist(), lengths, generator)
+    runner = ModelRunner(layers, reqs, pool, TORCH[request.dtype])
     scenario = Scenario(
         request,
         runner,
-        layer,
+        layers[0],
         batch,
-        *_tensors(request, runner, batch.num_tokens, generator),
+        *tensors(request, runner, batch.num_tokens, generator),
         _normal((request.q_heads,), generator).to(request.device) if request.sinks else None,
         generator,
     )
-    fill(scenario)
+    fill(scenario, batch)
     return scenario
 
 
@@ -159,28 +194,28 @@ def pool_for(request: Request, num_pages: int, layer_num: int = 1) -> KVPool:
     )
 
 
-def fill(scenario: Scenario) -> None:
-    """Poison the whole pool, then store random keys and values of the cached prefixes.
+def fill(scenario: Scenario, batch: ForwardBatch) -> None:
+    """Poison the whole pool, then store random keys and values of a batch's cached prefixes.
 
     New tokens stay poisoned: storing them is the forward pass's own work.
     """
-    pool, batch = scenario.runner.token_to_kv_pool, scenario.batch
+    pool = scenario.runner.token_to_kv_pool
     pool.poison(torch.arange(pool.num_slots, device=pool.device))
     host = batch.req_to_token_pool.host
-    request = scenario.request
     for row, new in enumerate(batch.query_lens_cpu):
         prefix = int(batch.kv_lens_cpu[row]) - new
         slots = host[int(batch.req_pool_indices_cpu[row]), :prefix].long().to(pool.device)
-        _, k, v = _tensors(request, scenario.runner, prefix, scenario.generator)
-        pool.set_kv_buffer(scenario.layer, slots, k, v)
+        for layer in scenario.runner.layers:
+            _, k, v = tensors(scenario.request, scenario.runner, prefix, scenario.generator)
+            pool.set_kv_buffer(layer, slots, k, v)
 
 
-def changed(scenario: Scenario, lengths: Lengths) -> ForwardBatch:
-    """Another batch over the same requests and pages, with other lengths, none longer."""
-    ids = scenario.batch.req_pool_indices_cpu.tolist()[: len(lengths.new)]
+def changed(scenario: Scenario, lengths: Lengths, request: Request | None = None) -> ForwardBatch:
+    """Another batch over the same requests and pages, none longer; of another mode if given."""
     batch = scenario.batch
-    return _batch(
-        replace(scenario.request),
+    ids = batch.req_pool_indices_cpu.tolist()[: len(lengths.new)]
+    return batch_of(
+        request or scenario.request,
         batch.req_to_token_pool,
         batch.token_to_kv_pool,
         ids,
@@ -189,7 +224,7 @@ def changed(scenario: Scenario, lengths: Lengths) -> ForwardBatch:
     )
 
 
-def _batch(
+def batch_of(
     request: Request,
     reqs: ReqToTokenPool,
     pool: KVPool,
@@ -197,8 +232,7 @@ def _batch(
     lengths: Lengths,
     generator: torch.Generator,
 ) -> ForwardBatch:
-    if request.mode == "idle":
-        return ForwardBatch.idle(reqs, pool)
+    """A batch of a request's mode over requests that are in the table."""
     if request.mode == "decode":
         return ForwardBatch.decode(reqs, pool, ids, [n + 1 for n in lengths.prefix])
     if request.mode == "target_verify":
@@ -237,7 +271,7 @@ def random_trees(batch: int, drafts: int, generator: torch.Generator) -> torch.T
     return mask
 
 
-def _tensors(
+def tensors(
     request: Request, runner: ModelRunner, tokens: int, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     def make(heads: int, dim: int) -> torch.Tensor:

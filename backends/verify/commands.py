@@ -1,0 +1,250 @@
+"""`attn-lint verify` and `verify merge` as functions; exit codes 0 and 1, errors raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...matrix import evidence, loader
+from ...matrix.files import write_atomically
+from .. import bundled  # noqa: F401  # registers
+from ..registry import CAPABILITIES, capabilities_of, missing_packages
+from . import check, machine, record, report
+from .errors import VerifyError
+from .pool import Result, Settings, run_all
+from .probes import Catalogue, Task, catalogue, plan
+
+EXIT_CLEAN = 0
+EXIT_FINDINGS = 1
+ENGINE = "bundled"
+#: Seconds for one run of a probe: the first of a kind compiles.
+TIMEOUT = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks for."""
+
+    backends: Sequence[str] = ()
+    cells: Sequence[str] = ()
+    device: str | None = None
+    seeds: int | None = None
+    first_seed: int = 0
+    jobs: int | None = None
+    timeout: float = TIMEOUT
+    output_format: str = "text"
+    output_file: Path | None = None
+    check: bool = False
+    evidence: Sequence[Path] = ()
+    quiet: bool = False
+
+
+def run(asked: Asked) -> int:
+    """Run what is asked for, or hold evidence files against the matrix."""
+    release = newest()
+    found = catalogue(release["bundled"])
+    if asked.evidence:
+        if not asked.check:
+            raise VerifyError("--evidence goes with --check: files are held against the matrix")
+        runs = evidence.merge(evidence.read(path) for path in asked.evidence)
+        return _tell_check(check.against_matrix(runs, release, found, CAPABILITIES), asked)
+    names = _backends(asked.backends)
+    cells = _cells(found, asked.cells)
+    here = _here(asked.device)
+    made = _run(asked, found, names, cells, here)
+    problems = [f"{place}: {text}" for place, text in _bad(made)]
+    if asked.check:
+        problems += check.run_against_matrix(made, release, found, CAPABILITIES)
+    if asked.output_file is not None:
+        write_atomically(asked.output_file, evidence.dump([made]))
+    if asked.output_format == "json":
+        if asked.output_file is None:
+            sys.stdout.write(evidence.dump([made]))
+        for problem in problems:
+            print(problem, file=sys.stderr)
+    else:
+        extra = problems[len(list(_bad(made))) :]
+        report.text(made, found, extra, verbose=not asked.quiet)
+    return EXIT_FINDINGS if problems else EXIT_CLEAN
+
+
+def newest() -> loader.Release:
+    """The newest data of the bundled backends."""
+    return loader.load(ENGINE, loader.releases(ENGINE)[-1])
+
+
+def listing(asked: Asked, architecture: str) -> int:
+    """Print the calls that a run on an architecture would make, without making them."""
+    release = newest()
+    found = catalogue(release["bundled"])
+    known = release["bundled"]["architectures"]
+    if architecture not in known:
+        raise VerifyError(f"no architecture {architecture!r}; there is: {', '.join(known)}")
+    entry = known[architecture]
+    capability = tuple(entry["capability"]) if entry.get("capability") else None
+    lines = []
+    for name in _backends(asked.backends):
+        cells = _cells(found, asked.cells)
+        for task in plan(found, capabilities_of(name), entry["device"], capability, cells):
+            lines.append(_line(task))
+    if asked.output_format == "json":
+        print(json.dumps(lines, indent=1))
+        return EXIT_CLEAN
+    for line in lines:
+        expected = "; ".join(line["refused"]) or "right"
+        print(f"{line['backend']} {line['family']} {line['cell']} [{line['probe']}] {expected}")
+    return EXIT_CLEAN
+
+
+def _line(task: Task) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "backend": task.backend,
+        "family": task.family,
+        "cell": task.probe.cell,
+        "probe": task.probe.name,
+        "request": asdict(task.request),
+        "settings": dict(task.probe.settings),
+        "refused": [refusal.reason for refusal in task.refusals],
+    }
+
+
+def merge(files: Sequence[Path], output: Path) -> int:
+    """Merge evidence files into one."""
+    runs = evidence.merge(evidence.read(path) for path in files)
+    write_atomically(output, evidence.dump(runs))
+    machines = ", ".join(dict.fromkeys(run["machine"]["architecture"] for run in runs))
+    print(f"{len(runs)} run{'s' if len(runs) != 1 else ''} on {machines} in {output}")
+    return EXIT_CLEAN
+
+
+def _run(
+    asked: Asked,
+    found: Catalogue,
+    names: Sequence[str],
+    cells: tuple[str, ...] | None,
+    here: machine.Here,
+) -> dict[str, Any]:
+    """Run the backends that can run here and give the evidence."""
+    able, not_run = _able(names, here)
+    if not able:
+        why = "; ".join(f"{name}: {text}" for name, text in not_run.items())
+        raise VerifyError(f"no backend asked for runs on {here.name} ({here.architecture}): {why}")
+    every, _ = _able(list(CAPABILITIES), here)
+    tasks = [
+        task
+        for name in able
+        for task in plan(found, capabilities_of(name), here.device, here.capability, cells)
+    ]
+    cpu = here.device == "cpu"
+    seeds = range(asked.first_seed, asked.first_seed + (asked.seeds or (1 if cpu else 20)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    jobs = asked.jobs or max(1, (cores or 1) if cpu else min(8, (cores or 2) // 2))
+    progress = _Progress(len(tasks))
+    results = run_all(tasks, Settings(seeds, jobs, asked.timeout), every, progress)
+    progress.done()
+    return record.run_of(results, here, seeds, found.digest, not_run, CAPABILITIES)
+
+
+class _Progress:
+    """One line on a terminal's standard error that says how far a run is."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._count = total, 0
+        self._shown = sys.stderr.isatty()
+        self._start = time.monotonic()
+
+    def __call__(self, result: Result) -> None:
+        self._count += 1
+        if self._shown:
+            seconds = time.monotonic() - self._start
+            task = result.task
+            line = f"{self._count}/{self._total} probes, {seconds:.0f} s: "
+            line += f"{task.backend} {task.probe.cell}"
+            sys.stderr.write(f"\r\x1b[K{line[:100]}")
+            sys.stderr.flush()
+
+    def done(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _able(names: Sequence[str], here: machine.Here) -> tuple[list[str], dict[str, str]]:
+    """Backends that run here, and why the others don't."""
+    able, not_run = [], {}
+    for name in names:
+        capabilities = capabilities_of(name)
+        missing = missing_packages(capabilities)
+        allowed = capabilities.allows
+        if here.device not in allowed.get("device", {here.device}):
+            not_run[name] = f"needs {' or '.join(sorted(map(str, allowed['device'])))}"  # type: ignore[arg-type]
+        elif here.device == "cuda" and here.capability not in allowed.get(
+            "capability", {here.capability}
+        ):
+            not_run[name] = f"has no kernels for compute capability {_dotted(here.capability)}"
+        elif missing:
+            not_run[name] = "; ".join(f"{p.module} is not installed: {p.hint}" for p in missing)
+        else:
+            able.append(name)
+    return able, not_run
+
+
+def _dotted(capability: tuple[int, int] | None) -> str:
+    return ".".join(map(str, capability or ()))
+
+
+def _backends(asked: Sequence[str]) -> list[str]:
+    for name in asked:
+        capabilities_of(name)  # raises UnknownBackend with a suggestion
+    return list(dict.fromkeys(asked)) or list(CAPABILITIES)
+
+
+def _cells(found: Catalogue, asked: Sequence[str]) -> tuple[str, ...] | None:
+    import difflib
+
+    for name in asked:
+        if name not in found.cells:
+            close = difflib.get_close_matches(name, found.cells, 1)
+            guess = f" (did you mean {close[0]}?)" if close else ""
+            raise VerifyError(f"no cell named {name!r}{guess}; there is: {', '.join(found.cells)}")
+    return tuple(asked) or None
+
+
+def _here(device: str | None) -> machine.Here:
+    if not machine.torch_is_installed():
+        raise VerifyError(
+            "running backends needs torch: pip install 'attn-lint[run]' for a CPU (take torch's "
+            "CPU build where there is no GPU), pip install 'attn-lint[gpu]' for a GPU; "
+            "verify merge and verify --check --evidence FILE work without it"
+        )
+    here = machine.look(device)
+    if isinstance(here, str):
+        raise VerifyError(here)
+    return here
+
+
+def _bad(made: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (f"{backend} {family} {cell} [{name}]", str(probe.get("text", "")))
+        for backend, family, cell, name, probe in report.bad_probes(dict(made))
+    ]
+
+
+def _tell_check(problems: Sequence[str], asked: Asked) -> int:
+    if asked.output_format == "json":
+        print(json.dumps({"problems": list(problems)}, indent=1, ensure_ascii=False))
+    else:
+        for problem in problems:
+            print(problem)
+        files = ", ".join(map(str, asked.evidence))
+        count = len(problems)
+        print(f"{count} disagreement{'s' if count != 1 else ''} with {files}", file=sys.stderr)
+    return EXIT_FINDINGS if problems else EXIT_CLEAN

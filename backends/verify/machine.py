@@ -1,0 +1,87 @@
+"""What a run was made on: device, architecture, versions. Asks torch in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata, util
+from typing import Any
+
+#: Distributions whose versions evidence carries where they are installed.
+DISTRIBUTIONS = (
+    "torch", "triton", "flashinfer-python", "apache-tvm-ffi", "sgl-flash-mla", "flash-attn-4",
+    "nvidia-cutlass-dsl", "sgl-kernel", "sglang-kernel", "numpy",
+)  # fmt: skip
+_ASK = """
+import json, torch
+cuda = torch.cuda.is_available() and torch.version.hip is None
+print(json.dumps({
+    "torch": torch.__version__, "cuda": torch.version.cuda,
+    "device": torch.cuda.get_device_name() if cuda else None,
+    "capability": torch.cuda.get_device_capability() if cuda else None,
+}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The machine at hand, as far as it matters for one kind of device."""
+
+    device: str  # cpu or cuda
+    name: str
+    capability: tuple[int, int] | None
+    versions: dict[str, str]
+
+    @property
+    def architecture(self) -> str:
+        return "cpu" if self.capability is None else "sm{}{}".format(*self.capability)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `machine` of an evidence run."""
+        return {
+            "architecture": self.architecture,
+            "device": self.name,
+            "capability": list(self.capability) if self.capability else None,
+            "system": f"{platform.system()} {platform.machine()}",
+        }
+
+
+def torch_is_installed() -> bool:
+    return util.find_spec("torch") is not None
+
+
+def look(device: str | None) -> Here | str:
+    """This machine with the device asked for, the best one where none is; or why there is none."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return f"torch can't be imported: {lines[-1] if lines else f'exit code {done.returncode}'}"
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    versions = {"python": platform.python_version(), **_versions(), "torch": found["torch"]}
+    if found["cuda"]:
+        versions["cuda"] = found["cuda"]
+    if device == "cuda" and found["device"] is None:
+        return "there is no CUDA device that torch sees"
+    if device != "cpu" and found["device"] is not None:
+        return Here("cuda", found["device"], tuple(found["capability"]), versions)
+    return Here("cpu", platform.processor() or platform.machine(), None, versions)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

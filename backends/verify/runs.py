@@ -1,0 +1,375 @@
+"""Runs one probe of one backend from a seed, on this process's device.
+
+A way of running (`run` of a probe) builds its scenario, drives the backend through its public
+methods and yields pairs of an output and its reference. `attempt` turns what happens into an
+`Outcome`; it is the one place that knows what counts as right.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from ..hybrid import HybridAttnBackend
+from ..interface.base import AttentionBackend
+from ..interface.batch import ForwardBatch
+from ..interface.capabilities import Request, tolerance_of
+from ..interface.errors import InvalidInput, NotInstalled, Refused
+from ..interface.layer import AttentionLayer
+from ..interface.runner import ModelRunner
+from ..reference import attention
+from ..registry import capabilities_of, create_backend
+from .damage import damaged
+from .outcome import CRASHED, REFUSED, RIGHT, UNAVAILABLE, WRONG, Outcome
+from .poison import poisoned_memory
+from .probes import SETTINGS, Task
+from .scenario import Lengths, Scenario, changed, draw, fill, tensors
+
+#: A single query may be off by this much more than the whole: what one bad row does to a norm
+#: over hundreds is little.
+ROW_FACTOR = 5.0
+#: Longest prefix by device, in tokens; pages that are larger bring longer ones.
+LONGEST = {"cpu": 70, "cuda": 300}
+
+
+class Answered(Exception):
+    """A call that was to be refused gave an answer, or left its traces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An output, and what it should be."""
+
+    out: torch.Tensor  # [tokens, q_heads * v_head_dim]
+    ref: torch.Tensor  # [tokens, q_heads, v_head_dim], float64
+
+
+Runs = Callable[[Task, int, Sequence[str]], Iterator[Pair]]
+
+
+def attempt(task: Task, seed: int, partners: Sequence[str] = ()) -> Outcome:
+    """Run a probe once. `partners` are the other backends that run here (for hybrids)."""
+    tolerance = _tolerance(task)
+    try:
+        error, row = _measure(task, RUNS[task.probe.run](task, _mixed(task, seed), partners))
+    except Refused as refused:
+        return _refused(task, refused)
+    except NotInstalled as missing:
+        return Outcome(UNAVAILABLE, str(missing))
+    except Answered as answered:
+        return Outcome(WRONG, str(answered))
+    except Exception as crash:
+        return Outcome(CRASHED, f"{type(crash).__name__}: {crash}")
+    if task.refusals:
+        reasons = "; ".join(refusal.reason for refusal in task.refusals)
+        return Outcome(WRONG, f"answers what it declares to refuse: {reasons}")
+    # NaN compares false: written so that it is never right.
+    if error <= tolerance and row <= ROW_FACTOR * tolerance:
+        return Outcome(RIGHT, error=error, row=row)
+    if error <= tolerance:
+        return Outcome(WRONG, f"one query is off by {row:.1e} of its norm", error, row)
+    return Outcome(WRONG, f"off by {error:.1e} of the norm, tolerance {tolerance:g}", error, row)
+
+
+def _refused(task: Task, refused: Refused) -> Outcome:
+    text = "; ".join(refusal.reason for refusal in refused.refusals)
+    if any(not refusal.traits for refusal in refused.refusals):
+        return Outcome(UNAVAILABLE, text)  # something is not built here
+    if task.refusals:
+        return Outcome(REFUSED, text)
+    return Outcome(WRONG, f"refuses what it declares to carry: {text}")
+
+
+def _tolerance(task: Task) -> float:
+    key = task.request.dtype, task.request.kv_dtype
+    known = capabilities_of(task.backend).tolerances
+    return known.get(key) or tolerance_of(*key)
+
+
+def _mixed(task: Task, seed: int) -> int:
+    """A seed of this probe's own, so that probes don't all see the same lengths."""
+    return zlib.crc32(" ".join((*task.key[1:], str(seed))).encode())
+
+
+def _measure(task: Task, pairs: Iterator[Pair]) -> tuple[float, float]:
+    """The largest relative error of all outputs, and of any single query of any head."""
+    worst = row_worst = 0.0
+    for pair in pairs:
+        out = pair.out.double().view(pair.ref.shape)
+        if out.numel() == 0:
+            continue
+        if not bool(torch.isfinite(out).all()):
+            return float("inf"), float("inf")
+        difference = out - pair.ref
+        worst = max(worst, float(difference.norm() / pair.ref.norm()))
+        rows = difference.norm(dim=-1) / pair.ref.norm(dim=-1).clamp(min=1e-30)
+        row_worst = max(row_worst, float(rows.max()))
+    return worst, row_worst
+
+
+def _draw(task: Task, seed: int, *, layer_num: int = 1, request: Request | None = None) -> Scenario:
+    setting = {**SETTINGS, **task.probe.settings}
+    request = request or task.request
+    return draw(
+        request,
+        seed,
+        longest=max(LONGEST[request.device], 2 * request.page_size + 2),
+        window=setting["window_size"],
+        spare=setting["spare"],
+        kind=setting["lengths"],
+        layer_num=layer_num,
+    )
+
+
+def _forward(
+    backend: AttentionBackend, scenario: Scenario, batch: ForwardBatch, layer: AttentionLayer
+) -> Pair:
+    """One layer of a batch whose metadata is ready."""
+    q, k, v = tensors(scenario.request, scenario.runner, batch.num_tokens, scenario.generator)
+    with poisoned_memory(batch.device, batch.num_tokens * layer.tp_q_head_num * layer.v_head_dim):
+        out = backend.forward(q, k, v, layer, batch, sinks=scenario.sinks)
+    return Pair(out, attention(q, layer, batch, scenario.sinks))
+
+
+def _plan(task: Task, backend: AttentionBackend, scenario: Scenario, *, graph: bool) -> None:
+    """Prepare a pass; what is declared as refused must be, with nothing touched."""
+    batch = scenario.batch
+    with poisoned_memory(batch.device, 1 << 16):
+        if not task.refusals:
+            _init(backend, batch, graph=graph)
+            return
+    before = _contents(scenario.runner)
+    refused: Refused | None = None
+    try:
+        _init(backend, batch, graph=graph)
+    except Refused as error:
+        refused = error
+    try:
+        backend.forward(
+            scenario.q, scenario.k, scenario.v, scenario.layer, batch, sinks=scenario.sinks
+        )
+    except (Refused, InvalidInput):
+        pass
+    else:
+        raise Answered(_declared(task, "answers"))
+    if refused is None:
+        raise Answered(_declared(task, "plans"))
+    if any(not torch.equal(a, b) for a, b in zip(before, _contents(scenario.runner), strict=True)):
+        raise Answered(_declared(task, "stores keys and values for"))
+    raise refused
+
+
+def _declared(task: Task, verb: str) -> str:
+    reasons = "; ".join(refusal.reason for refusal in task.refusals)
+    return f"{verb} what it declares to refuse: {reasons}"
+
+
+def _init(backend: AttentionBackend, batch: ForwardBatch, *, graph: bool) -> None:
+    if graph:
+        backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    else:
+        backend.init_forward_metadata(batch)
+
+
+def _contents(runner: ModelRunner) -> list[torch.Tensor]:
+    """A copy of the bytes of every buffer of the pool."""
+    pool = runner.token_to_kv_pool
+    found = []
+    for layer in runner.layers:
+        for buffer in pool.get_kv_buffer(layer.layer_id):  # type: ignore[attr-defined]
+            found.append(buffer.contiguous().view(torch.uint8).clone())
+    return found
+
+
+# The ways of running
+
+
+def _eager(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    scenario = _draw(task, seed)
+    backend = create_backend(task.backend, scenario.runner)
+    _plan(task, backend, scenario, graph=False)
+    yield _forward(backend, scenario, scenario.batch, scenario.layer)
+
+
+def _layers(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    """Layers of two kinds after one planning, twice each."""
+    scenario = _draw(task, seed, layer_num=4)
+    backend = create_backend(task.backend, scenario.runner)
+    _plan(task, backend, scenario, graph=False)
+    for layer in scenario.runner.layers:
+        yield _forward(backend, scenario, scenario.batch, layer)
+
+
+def _idle(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    scenario = _draw(task, seed)
+    backend = create_backend(task.backend, scenario.runner)
+    pool = scenario.batch.token_to_kv_pool
+    batch = ForwardBatch.idle(scenario.batch.req_to_token_pool, pool)
+    backend.init_forward_metadata(batch)
+    layer = scenario.layer
+    q, k, v = scenario.q[:0], scenario.k[:0], scenario.v[:0]
+    out = backend.forward(q, k, v, layer, batch, sinks=scenario.sinks)
+    if out.shape != (0, layer.tp_q_head_num * layer.v_head_dim):
+        raise Answered(f"an idle pass gives {list(out.shape)}")
+    # A pass with requests after it is not disturbed.
+    backend.init_forward_metadata(scenario.batch)
+    yield _forward(backend, scenario, scenario.batch, layer)
+
+
+def _life(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    scenario = _life_scenario(task, seed)
+    backend = create_backend(task.backend, scenario.runner)
+    yield from _passes(task, scenario, backend, ("extend", "decode", "target_verify"))
+
+
+def _hybrid(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    """A request's life, its passes shared with another backend; which one is drawn."""
+    verify_by = task.probe.settings.get("verify_by", "prefill")
+    mine = {"decode": "decode", "extend": "prefill"}.get(task.probe.mode, verify_by)
+    able = [name for name in partners if _carries(name, task.request)]
+    if not able:
+        raise NotInstalled("another backend", "no other backend that runs here carries this call")
+    scenario = _life_scenario(task, seed)
+    runner = replace(scenario.runner, speculative_attention_mode=verify_by)
+    partner = create_backend(random.Random(seed).choice(able), runner)
+    backend = create_backend(task.backend, runner)
+    pair = (backend, partner) if mine == "prefill" else (partner, backend)
+    hybrid = HybridAttnBackend(*pair)
+    for mode, expected in (("extend", pair[0]), ("decode", pair[1])):
+        batch = _pass(scenario, mode, [1], [2])
+        if hybrid.select(batch.forward_mode) is not expected:
+            raise Answered(f"the hybrid gives {mode} to the wrong backend")
+    verify = _pass(scenario, "target_verify", [1], [4])
+    if hybrid.select(verify.forward_mode) is not pair[verify_by == "decode"]:
+        raise Answered("the hybrid gives target verify to the wrong backend")
+    yield from _passes(task, scenario, hybrid, ("extend", "decode", "target_verify"))
+
+
+def _carries(name: str, request: Request) -> bool:
+    """A backend carries all three passes of a call."""
+    capabilities = capabilities_of(name)
+    return not any(
+        capabilities.refusals(replace(request, mode=mode, draft_tokens=drafts))
+        for mode, drafts in (("extend", 0), ("decode", 0), ("target_verify", 4))
+    )
+
+
+def _life_scenario(task: Task, seed: int) -> Scenario:
+    """A scenario of three requests with room for all passes of a life."""
+    page = task.request.page_size
+    generator = torch.Generator().manual_seed(seed)
+    lengths = [int(n) for n in torch.randint(20, 20 + 2 * page, (3,), generator=generator)]
+    request = replace(task.request, mode="extend", draft_tokens=0)
+    return draw(request, seed, lengths=Lengths((0,) * 3, tuple(n + 30 for n in lengths)))
+
+
+def _pass(scenario: Scenario, mode: str, prefix: Sequence[int], new: Sequence[int]) -> ForwardBatch:
+    drafts = new[0] if mode == "target_verify" else 0
+    request = replace(scenario.request, mode=mode, draft_tokens=drafts, tree=False)
+    return changed(scenario, Lengths(tuple(prefix), tuple(new)), request)
+
+
+def _passes(
+    task: Task, scenario: Scenario, backend: AttentionBackend, modes: Sequence[str]
+) -> Iterator[Pair]:
+    """Two chunks of prefill, two decodes, a verify of which a part is accepted, a decode."""
+    totals = [int(n) for n in scenario.batch.seq_lens_cpu]
+    cached = [0] * len(totals)
+    first = [(n - 20) // 2 for n in totals]
+    rest = [n - 20 - part for n, part in zip(totals, first, strict=True)]
+    one, four = [1] * len(totals), [4] * len(totals)
+    accepted = [1, 3, 4][: len(totals)]
+    for mode, new, kept in (
+        ("extend", first, first),
+        ("extend", rest, rest),
+        ("decode", one, one),
+        ("decode", one, one),
+        ("target_verify", four, accepted),
+        ("decode", one, one),
+    ):
+        batch = _pass(scenario, mode, cached, new)
+        backend.init_forward_metadata(batch)
+        yield _forward(backend, scenario, batch, scenario.layer)
+        cached = [n + k for n, k in zip(cached, kept, strict=True)]
+
+
+def _bad(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    scenario = _draw(task, seed)
+    backend = create_backend(task.backend, scenario.runner)
+    kind = task.probe.settings["damage"]
+    call = damaged(kind, scenario)
+    try:
+        if call.plan:
+            backend.init_forward_metadata(scenario.batch)
+        backend.forward(call.q, scenario.k, scenario.v, scenario.layer, scenario.batch)
+    except InvalidInput:
+        pass
+    else:
+        raise Answered(f"answers a call with damage ({kind})")
+    if scenario.batch.device.type == "cuda":
+        torch.cuda.synchronize()
+    # The backend is as good as before.
+    again = draw(task.request, seed + 1)
+    other = create_backend(task.backend, again.runner)
+    other.init_forward_metadata(again.batch)
+    yield _forward(other, again, again.batch, again.layer)
+
+
+def _graph(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
+    """Capture, replay with what was captured, with other lengths, with fewer requests."""
+    scenario = _draw(task, seed)
+    backend = create_backend(task.backend, scenario.runner)
+    batch, layer = scenario.batch, scenario.layer
+    if not task.refusals:
+        backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    _plan(task, backend, scenario, graph=True)
+    largest = [int(n) for n in batch.kv_lens_cpu]
+    per = task.request.draft_tokens or 1
+    q, k, v = scenario.q, scenario.k, scenario.v
+
+    def forward() -> torch.Tensor:
+        backend.init_forward_metadata_in_graph(batch)
+        return backend.forward(q, k, v, layer, batch, sinks=scenario.sinks)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            forward()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = forward()
+    generator = scenario.generator
+    for count in (len(largest), len(largest), max(1, len(largest) // 2), 1, len(largest)):
+        room = torch.tensor(largest[:count]) - per
+        lens = (torch.rand(count, generator=generator) * (room + 1)).long().tolist()
+        other = changed(scenario, Lengths(tuple(lens), (per,) * count))
+        fill(scenario, other)
+        for mine, new in zip(
+            (q, k, v),
+            tensors(task.request, scenario.runner, batch.num_tokens, generator),
+            strict=True,
+        ):
+            mine.copy_(new)
+        real = batch.load_(other)
+        backend.init_forward_metadata_out_graph(batch)
+        out.fill_(float("nan"))
+        graph.replay()
+        tokens = real * per
+        yield Pair(out[:tokens].clone(), attention(q[:tokens], layer, other, scenario.sinks))
+
+
+RUNS: dict[str, Runs] = {
+    "eager": _eager,
+    "layers": _layers,
+    "idle": _idle,
+    "life": _life,
+    "hybrid": _hybrid,
+    "bad": _bad,
+    "graph": _graph,
+}

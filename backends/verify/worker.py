@@ -1,0 +1,93 @@
+"""The process in which probes run: jobs come in as JSON lines, outcomes go out as JSON lines.
+
+    python -m attn_lint.backends.verify.worker
+
+A process of its own, so that a kernel that ends it or leaves the device unusable costs one probe.
+Its standard output belongs to the backends; answers go to the descriptor that was it at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from ..interface.capabilities import Refusal, Request
+from .outcome import CRASHED, Outcome
+from .probes import Probe, Task
+
+#: Exit code of a process whose device can't be used any more.
+DEVICE_LOST = 70
+
+
+def task_from_json(data: dict[str, Any]) -> Task:
+    """A task as `task_to_json` wrote it."""
+    request = dict(data["request"])
+    if request["capability"] is not None:
+        request["capability"] = tuple(request["capability"])
+    refusals = tuple(Refusal(tuple(r["traits"]), r["reason"]) for r in data["refusals"])
+    return Task(
+        data["backend"], data["family"], Probe(**data["probe"]), Request(**request), refusals
+    )
+
+
+def task_to_json(task: Task) -> dict[str, Any]:
+    """A task as plain JSON."""
+    return asdict(task)
+
+
+def main() -> None:
+    """Answer jobs until there are no more."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("ATTN_LINT_VERIFY_THREADS", "1")))
+    for module in json.loads(os.environ.get("ATTN_LINT_VERIFY_PLUGINS", "[]")):
+        __import__(module)
+    from .. import bundled  # noqa: F401  # registers
+
+    _say(answers, {"ready": True})
+    for line in sys.stdin:
+        _answer(json.loads(line), answers)
+
+
+def _answer(job: dict[str, Any], answers: TextIO) -> None:
+    from .runs import attempt
+
+    task = task_from_json(job["task"])
+    for seed in job["seeds"]:
+        outcome = attempt(task, seed, job["partners"])
+        lost = _device_is_lost(task.request.device)
+        if lost:
+            outcome = Outcome(CRASHED, outcome.text or lost, outcome.error, outcome.row)
+        _say(answers, {"seed": seed, **asdict(outcome)})
+        if lost:
+            os._exit(DEVICE_LOST)
+
+
+def _device_is_lost(device: str) -> str | None:
+    """Wait for the device; what went wrong there, where something did."""
+    if device != "cuda":
+        return None
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _say(answers: TextIO, data: dict[str, Any]) -> None:
+    answers.write(json.dumps(data) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""`attn-lint verify` and `attn-lint verify merge`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from .errors import InputError, UsageError
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    invoke_without_command=True,
+)  # fmt: skip
+
+
+class Device(StrEnum):
+    """Where backends run."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Output(StrEnum):
+    """How a run is told."""
+
+    text = "text"
+    json = "json"
+
+
+@app.callback()
+def verify(
+    context: typer.Context,
+    backend: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--backend", help="This backend only; may be given again."),
+    ] = None,
+    cell: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--cell", help="This cell only; may be given again."),
+    ] = None,
+    device: Annotated[
+        Optional[Device],  # noqa: UP045
+        typer.Option(help="Where to run (default: the GPU where there is one)."),
+    ] = None,
+    seeds: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Runs of each probe (default: 1 on a CPU, 20 on a GPU)."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Processes (default: by cores)."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds for a run of a probe, compiling included.")
+    ] = 240,
+    check: Annotated[
+        bool, typer.Option("--check", help="End with 1 where the matrix and the run disagree.")
+    ] = False,
+    evidence: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            "--evidence", metavar="FILE", help="With --check: this file instead of a run."
+        ),
+    ] = None,
+    calls: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--calls", metavar="ARCH", help="Run nothing; print what a run on cpu, sm90, … asks."
+        ),
+    ] = None,
+    output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
+    output_file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output-file", metavar="FILE", help="Write the evidence there, as JSON."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the reasons out.")] = False,
+) -> int:
+    """Run the bundled backends cell by cell and compare with a float64 reference."""
+    if context.invoked_subcommand is not None:
+        return 0
+    from ..backends.verify.commands import Asked, listing, run
+
+    if output_file is not None and not output_file.absolute().parent.is_dir():
+        raise UsageError(f"{output_file}: no such folder")
+    asked = Asked(
+        backends=backend or (), cells=cell or (), device=device.value if device else None,
+        seeds=seeds, first_seed=seed, jobs=jobs, timeout=timeout,
+        output_format=output_format.value, output_file=output_file,
+        check=check, evidence=evidence or (), quiet=quiet,
+    )  # fmt: skip
+    return run(asked) if calls is None else listing(asked, calls)
+
+
+@app.command("merge")
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="Evidence files.")],
+    output: Annotated[
+        Path, typer.Option("--output-file", "-o", metavar="FILE", help="Where the result goes.")
+    ],
+) -> int:
+    """Merge the evidence of several machines into one file."""
+    from ..backends.verify.commands import merge as run_merge
+
+    return run_merge(files, output)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command on a command line and return the exit code."""
+    from ..backends.interface.errors import BackendError
+    from .app import invoke
+
+    try:
+        return invoke(app, arguments, "attn-lint verify")
+    except BackendError as error:
+        raise InputError(str(error)) from None

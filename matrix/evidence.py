@@ -1,0 +1,196 @@
+"""Evidence files: reading, merging, writing, and the cells that follow from them.
+
+Imported when evidence is authored or checked; what `matrix show` needs is in the compiled form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from .errors import MatrixDataError
+from .schema_bundled import EVIDENCE_SCHEMA, EvidenceFile
+
+Json = dict[str, Any]
+MODES = ("decode", "extend", "target_verify")
+BAD = ("wrong", "crashed")
+
+
+def read(path: Path) -> list[Json]:
+    """The runs of an evidence file.
+
+    Raises:
+        MatrixDataError: unreadable, not JSON, or not evidence; the text has the places.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise MatrixDataError([f"{path}: not UTF-8 (byte {error.start})"]) from None
+    except OSError as error:
+        raise MatrixDataError([f"{path}: {error.strerror or error}"]) from None
+    except ValueError as error:
+        raise MatrixDataError([f"{path}: not JSON: {error}"]) from None
+    except RecursionError:
+        raise MatrixDataError([f"{path}: nested too deeply"]) from None
+    if isinstance(data, dict) and data.get("schema", EVIDENCE_SCHEMA) != EVIDENCE_SCHEMA:
+        raise MatrixDataError(
+            [f"{path}: evidence of schema {data['schema']!r}; this reads {EVIDENCE_SCHEMA}"]
+        )
+    try:
+        EvidenceFile.model_validate(data)
+    except ValidationError as error:
+        problems = [
+            f"{path}: {'.'.join(str(part) for part in item['loc']) or 'document'}: {item['msg']}"
+            for item in error.errors()[:10]
+        ]
+        raise MatrixDataError(problems) from None
+    runs: list[Json] = data["runs"]
+    return runs
+
+
+def dump(runs: Sequence[Json]) -> str:
+    """Runs as the text of an evidence file: a probe a line, so that changes are readable."""
+    parts: list[str] = []
+    _write(parts, {"schema": EVIDENCE_SCHEMA, "runs": list(runs)}, 0)
+    return "".join(parts) + "\n"
+
+
+def _write(parts: list[str], value: Any, depth: int) -> None:
+    flat = json.dumps(value, ensure_ascii=False)
+    nested = isinstance(value, (dict, list)) and any(
+        isinstance(item, (dict, list))
+        for item in (value.values() if isinstance(value, dict) else value)
+    )
+    if not value or not nested:
+        parts.append(flat)
+        return
+    pad = " " * (depth + 1)
+    named = isinstance(value, dict)
+    parts.append("{\n" if named else "[\n")
+    items = list(value.items()) if named else [(None, item) for item in value]
+    for position, (key, item) in enumerate(items):
+        parts.append(pad + (f"{json.dumps(key, ensure_ascii=False)}: " if named else ""))
+        _write(parts, item, depth + 1)
+        parts.append(",\n" if position + 1 < len(items) else "\n")
+    parts.append(" " * depth + ("}" if named else "]"))
+
+
+def merge(groups: Iterable[Sequence[Json]]) -> list[Json]:
+    """Runs of several files as one list: by architecture, the newest last.
+
+    Of two runs on the same kind of machine with the same versions and probes, what the newer one
+    says of a cell replaces what the older one said; runs that differ in those stand side by side.
+    """
+    ordered = sorted((run for group in groups for run in group), key=lambda run: run["date"])
+    merged: dict[str, Json] = {}
+    for run in ordered:
+        key = json.dumps([run["machine"], run["versions"], run["probes"]], sort_keys=True)
+        known = merged.get(key)
+        merged[key] = run if known is None else _joined(known, run)
+    return sorted(merged.values(), key=lambda run: (run["machine"]["architecture"], run["date"]))
+
+
+def _joined(old: Json, new: Json) -> Json:
+    backends = {
+        name: {family: dict(cells) for family, cells in families.items()}
+        for name, families in old["backends"].items()
+    }
+    for name, families in new["backends"].items():
+        for family, cells in families.items():
+            backends.setdefault(name, {}).setdefault(family, {}).update(cells)
+    not_run = {**old.get("not_run", {}), **new.get("not_run", {})}
+    return {
+        **new,
+        "seeds": sorted({*old["seeds"], *new["seeds"]}),
+        "backends": backends,
+        "not_run": {name: why for name, why in not_run.items() if name not in backends},
+    }
+
+
+def of_architecture(runs: Iterable[Json], architecture: str) -> list[Json]:
+    """The runs made on one architecture."""
+    return [run for run in runs if run["machine"]["architecture"] == architecture]
+
+
+def probes_of(runs: Iterable[Json], backend: str, family: str) -> dict[str, dict[str, list[Json]]]:
+    """Cell -> probe -> what each run saw of it."""
+    found: dict[str, dict[str, list[Json]]] = {}
+    for run in runs:
+        for cell, probes in run["backends"].get(backend, {}).get(family, {}).items():
+            for name, seen in probes.items():
+                found.setdefault(cell, {}).setdefault(name, []).append(seen)
+    return found
+
+
+def verdict(seen: Iterable[Mapping[str, Any]]) -> str:
+    """One word for what runs saw of a probe: right, refused, wrong, crashed, or unavailable."""
+    total = {
+        kind: sum(one.get(kind, 0) for one in seen_)
+        for seen_ in [list(seen)]
+        for kind in ("right", "refused", *BAD)
+    }
+    for kind in ("crashed", "wrong"):
+        if total[kind]:
+            return kind
+    if total["right"] and total["refused"]:
+        return "wrong"  # runs disagree: one of them carried what another refused
+    return next((kind for kind in ("right", "refused") if total[kind]), "unavailable")
+
+
+def support(probes: Mapping[str, Sequence[Json]], file: str) -> Json:
+    """The cell that probes make: `probe` is the evidence file's name.
+
+    Wrong and crashed probes make no cell: they give `support: bad`, which no matrix may say.
+    """
+    verdicts = {name: verdict(seen) for name, seen in probes.items()}
+    if any(kind in BAD for kind in verdicts.values()):
+        return {"support": "bad"}
+    right = [name for name, kind in verdicts.items() if kind == "right"]
+    refused = [name for name, kind in verdicts.items() if kind == "refused"]
+    if not right and not refused:
+        return {"support": "untested"}
+    if not refused:
+        return {"support": "yes", "probe": file}
+    if not right:
+        return {"support": "no", "probe": file}
+    return {
+        "support": "partial", "when": _in_words(right, refused), "refuses": refused, "probe": file
+    }  # fmt: skip
+
+
+def _in_words(right: Sequence[str], refused: Sequence[str]) -> str:
+    """What is carried, or what is not, whichever is shorter to say."""
+    yes = ", ".join(_folded(right, (*right, *refused)))
+    no = ", ".join(_folded(refused, (*right, *refused)))
+    return yes if len(yes) < len(no) else f"not {no}"
+
+
+def _folded(names: Sequence[str], everything: Sequence[str]) -> Iterator[str]:
+    """Probe names with the modes left out where they don't matter, and lists of values folded."""
+    modes: dict[str, list[str]] = {}
+    for name in names:
+        mode, rest = _split(name)
+        modes.setdefault(rest, []).append(mode)
+    offered: dict[str, list[str]] = {}
+    for name in everything:
+        mode, rest = _split(name)
+        offered.setdefault(rest, []).append(mode)
+    values: dict[tuple[str, str], list[str]] = {}
+    for rest, found in modes.items():
+        whole = set(found) == set(offered[rest]) and rest
+        said = "" if whole else " and ".join(mode.replace("_", " ") for mode in found)
+        key, equals, value = rest.rpartition("=")
+        values.setdefault((said, key if equals else rest), []).append(value if equals else "")
+    for (said, key), many in values.items():
+        listed = [value for value in many if value]
+        text = f"{key}={' '.join(listed)}" if listed else key
+        yield " ".join(part for part in (said, text) if part)
+
+
+def _split(name: str) -> tuple[str, str]:
+    mode, _, rest = name.partition(" ")
+    return (mode, rest) if mode in MODES else ("", name)

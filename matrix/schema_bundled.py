@@ -1,0 +1,147 @@
+"""The shape of the `bundled` engine's data: cells and probes, rows of backends, and evidence.
+
+Nothing is imported from the room of the backends: probes are data here, and what their keys mean
+is checked where they are run.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from .schema import Strict
+
+Support = Literal["yes", "no", "partial", "untested"]
+Family = Literal["mha", "mla"]
+#: Changed when a reader of older files would misread a new one.
+EVIDENCE_SCHEMA = 1
+
+
+class BundledCell(Strict):
+    """A column: a question, and the probes that answer it."""
+
+    title: str
+    short: str = Field(max_length=8)
+    group: str
+    families: list[Family] | None = Field(None, description="all of them where it is not given")
+    probes: list[dict[str, Any]] = Field(min_length=1)
+
+    @field_validator("probes")
+    @classmethod
+    def _with_mode(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if any("mode" not in probe for probe in value):
+            raise ValueError("a probe names its mode")
+        return value
+
+
+class BundledArchitecture(Strict):
+    """A kind of machine that a row speaks of."""
+
+    title: str
+    device: Literal["cpu", "cuda"]
+    capability: tuple[int, int] | None = None
+
+    @model_validator(mode="after")
+    def _capability(self) -> BundledArchitecture:
+        if (self.device == "cuda") != (self.capability is not None):
+            raise ValueError("a CUDA architecture has a compute capability, a CPU has none")
+        return self
+
+
+class BundledFamily(Strict):
+    title: str
+
+
+class BundledFile(Strict):
+    """`bundled.yaml`: what every backend is asked."""
+
+    engine: Literal["bundled"]
+    release: str
+    families: dict[Family, BundledFamily]
+    architectures: dict[str, BundledArchitecture]
+    bases: dict[Literal["cpu", "cuda"], dict[Family, dict[str, Any]]]
+    cells: dict[str, BundledCell]
+
+
+class BundledSupport(Strict):
+    """What the evidence of one architecture says of one cell."""
+
+    support: Support
+    when: str | None = Field(None, description="what a partial cell carries, in words")
+    refuses: list[str] | None = Field(None, description="probes that a partial cell refuses")
+    probe: str | None = Field(None, description="evidence file, without folder and ending")
+
+    @field_validator("support", mode="before")
+    @classmethod
+    def _quoted(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError('quote it: "yes" and "no" are booleans in YAML')
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> BundledSupport:
+        partial = self.support == "partial"
+        if partial != bool(self.when) or partial != bool(self.refuses):
+            raise ValueError("a partial cell, and no other, says `when` and what it `refuses`")
+        if (self.support != "untested") != bool(self.probe):
+            raise ValueError("a cell names the evidence it rests on (`probe`), or is untested")
+        return self
+
+
+class BundledBackendFile(Strict):
+    """`backends/NAME.yaml`: family -> architecture -> cell, or `untested` for all of them."""
+
+    name: str
+    rows: dict[Family, dict[str, dict[str, BundledSupport] | Literal["untested"]]]
+
+
+class ProbeEvidence(Strict):
+    """How often a probe came out in which way, and the worst that was seen."""
+
+    call: str = Field(description="the call that the probe became, in words")
+    right: int = Field(0, ge=0)
+    refused: int = Field(0, ge=0)
+    wrong: int = Field(0, ge=0)
+    crashed: int = Field(0, ge=0)
+    unavailable: int = Field(0, ge=0)
+    error: float | None = Field(None, description="largest ‖out − ref‖/‖ref‖")
+    row: float | None = Field(None, description="the same of the worst query of a head")
+    tolerance: float | None = None
+    text: str | None = Field(None, description="reasons of a refusal, or what went wrong")
+
+    @model_validator(mode="after")
+    def _something(self) -> ProbeEvidence:
+        counts = self.right, self.refused, self.wrong, self.crashed, self.unavailable
+        if not any(counts):
+            raise ValueError("no outcome is counted")
+        return self
+
+
+class Machine(Strict):
+    architecture: str
+    device: str
+    capability: tuple[int, int] | None = None
+    system: str
+
+
+class EvidenceRun(Strict):
+    """One run of `attn-lint verify` on one machine."""
+
+    date: str
+    tool: str
+    probes: str = Field(description="digest of the cells and bases it was made with")
+    machine: Machine
+    versions: dict[str, str]
+    seeds: list[int]
+    backends: dict[str, dict[str, dict[str, dict[str, ProbeEvidence]]]] = Field(
+        description="backend -> family -> cell -> probe"
+    )
+    not_run: dict[str, str] = Field(default_factory=dict, description="backend -> why")
+
+
+class EvidenceFile(Strict):
+    """What `attn-lint verify` saw, on one machine or on several."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    runs: list[EvidenceRun]
