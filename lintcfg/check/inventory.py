@@ -56,7 +56,7 @@ def flags_of(words: tuple[Source, ...], table: FlagTable) -> dict[str, tuple[str
     while place < len(words):
         word = words[place]
         place += 1
-        if not _is_flag(word.text):
+        if not _is_flag(word):
             continue
         name, equals, value = word.text.partition("=")
         name = spelled(name, table)
@@ -73,7 +73,7 @@ def flags_of(words: tuple[Source, ...], table: FlagTable) -> dict[str, tuple[str
         elif flag is not None and isinstance(flag.nargs, int):
             limit = flag.nargs
         values: list[Source] = []
-        while place < len(words) and len(values) < limit and not _is_flag(words[place].text):
+        while place < len(words) and len(values) < limit and not _is_flag(words[place]):
             values.append(words[place])
             place += 1
         text = " ".join(value.text for value in values)
@@ -89,5 +89,8 @@ def spelled(name: str, table: FlagTable) -> str:
     return matching[0] if len(matching) == 1 else name
 
 
-def _is_flag(text: str) -> bool:
+def _is_flag(word: Source) -> bool:
+    text = word.text
+    if word.holes and word.holes[0][0] == 0:
+        return False  # what only a run could tell
     return text.startswith("-") and len(text) > 1 and (text[1].isalpha() or text[1] == "-")

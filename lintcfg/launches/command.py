@@ -124,6 +124,8 @@ class Commands:
             return False
         command = strip_command(texts, self.rules)
         if command.other_program or not command.name:
+            if self._contained(words, texts, environment, out, kind, span, context):
+                return True
             self._name_other(texts, words, out, command.other_program)
             return False
         problem = next((p for p in command.problems if p.kind == "command"), None)
@@ -157,6 +159,31 @@ class Commands:
         )  # fmt: skip
         self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)
         return True
+
+    def _contained(
+        self,
+        words: Sequence[Source],
+        texts: list[str],
+        environment: Mapping[str, Source],
+        out: Extraction,
+        kind: str,
+        span: tuple[int, int],
+        context: Context,
+    ) -> bool:
+        """`docker run … sglang:mine --model-path …`: an image whose entrypoint is the server."""
+        programs = [PurePosixPath(text).name for text in texts[:4]]
+        if not {"docker", "podman", "nerdctl"} & set(programs) or "run" not in texts:
+            return False
+        for place in range(texts.index("run") + 1, len(texts) - 2):
+            if not _IMAGE.fullmatch(texts[place]) or texts[place - 1].startswith("-"):
+                continue
+            after = words[place + 1 :]
+            names = {word.text.partition("=")[0] for word in after}
+            if after[0].text.startswith("--") and names & {"--model-path", "--model"}:
+                return self.bare(
+                    after, environment, out, kind, context=context, wrapper="image", span=span
+                )
+        return False
 
     @staticmethod
     def _mentioned(argv: Sequence[Source], kind: str) -> bool:
@@ -359,6 +386,7 @@ class Commands:
         )
 
 
+_IMAGE = re.compile(r"(?:[^/\s=]+/)*[^/\s=]*sglang[^/\s=]*", re.IGNORECASE)
 _PROGRAMS = frozenset(
     {"python", "python3", "bash", "sh", "ray", "torchrun", "srun", "mpirun", "mpiexec",
      "accelerate", "deepspeed", "exec", "nohup", "env", "time", "timeout", "numactl", "uv",
@@ -414,5 +442,12 @@ def _own_span(words: Sequence[Source], after: int, span: tuple[int, int]) -> tup
 
 
 def _until_noise(argv: list[Source]) -> list[Source]:
-    """Drop what documentation puts behind a command: an ellipsis, a bare backslash."""
-    return [word for word in argv if word.text not in ("...", "…", "\\", "[...]", "")]
+    """Drop what documentation puts behind a command: an ellipsis, a bare backslash.
+
+    An empty word is a variable that this way through the file left empty; nobody means it so.
+    """
+    return [
+        word if word.text else word.opened()
+        for word in argv
+        if word.text not in ("...", "…", "\\", "[...]")
+    ]

@@ -256,8 +256,9 @@ class _Reader:
                 continue  # a program in a language that is not read
             if language == "shell":
                 shell.find(
-                    shell.prepared(piece), self.commands, self.out, kind, embedded=self.embedded
-                )
+                    shell.prepared(shell.without_asides(piece)), self.commands, self.out, kind,
+                    embedded=self.embedded,
+                )  # fmt: skip
             else:
                 self.read(markup.dedented(piece), language)
 

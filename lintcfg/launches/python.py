@@ -107,6 +107,7 @@ class _Module:
         self.scope: _Scope = shared.setdefault("scope", _Scope())
         self.done: set[int] = set()
         self.cards: set[str] = set()
+        self.begun: set[int] = set()
 
     # ------------------------------------------------------------------ places
 
@@ -184,6 +185,8 @@ class _Module:
             if self.extended(node.value, scope):
                 return
             self.expression(node.value, scope)
+        elif isinstance(node, ast.If):
+            self.branches(node, scope)
         else:
             for name in ("test", "iter", "value", "exc", "subject"):
                 part = getattr(node, name, None)
@@ -197,6 +200,30 @@ class _Module:
                 self.body(handler.body, scope)
             for case in getattr(node, "cases", ()):
                 self.body(case.body, scope)
+
+    def branches(self, node: ast.If, scope: _Scope) -> None:
+        """Both ways of a conditional: lists grow by both, a text that differs is not known."""
+        self.expression(node.test, scope)
+        before = dict(scope.values)
+        self.body(node.body, scope)
+        first = {
+            name: words[0]
+            for name, words in scope.values.items()
+            if len(words) == 1 and words is not before.get(name)
+        }
+        for name in first:
+            if name in before:
+                scope.values[name] = before[name]
+            else:
+                del scope.values[name]
+        self.body(node.orelse, scope)
+        for name, one in first.items():
+            known = scope.values.get(name)
+            if known is None or len(known) != 1:
+                scope.values[name] = [one] if known is None else known
+                continue
+            start = before[name][0].text if len(before.get(name, ())) == 1 else ""
+            scope.values[name] = [_either(one, known[0], start)]
 
     def assign(self, targets: list[ast.expr], value: ast.expr, scope: _Scope) -> None:
         """`name = …`: kept if it is words or keywords; a list may still grow before it is used."""
@@ -233,11 +260,16 @@ class _Module:
         if name is not None:
             known = scope.words(name)
             words = self.words(node.value, scope)
+            if known is None and isinstance(node.value, (ast.List, ast.Tuple)):
+                known = []  # what it starts with was made elsewhere
             if known is not None and words is not None and isinstance(node.op, ast.Add):
                 text = isinstance(node.value, (ast.Constant, ast.JoinedStr))
                 grown = [join([*known, *words])] if text and len(known) == 1 else [*known, *words]
                 (scope.owner() if name.startswith(".") else scope).values[name] = grown
-                self.grow(known, grown)
+                if len(grown) == 1 == len(known):
+                    self.longer(known[0], grown[0])
+                else:
+                    self.further(known, grown, scope, node.value)
                 return
         self.expression(node.value, scope)
 
@@ -251,6 +283,8 @@ class _Module:
             return False
         name = _variable(node.func.value)
         known = scope.words(name) if name is not None else None
+        if known is None and isinstance(node.args[0], (ast.List, ast.Tuple)):
+            known = []
         if name is None or known is None:
             return False
         if node.func.attr == "append":
@@ -262,8 +296,21 @@ class _Module:
             return False
         grown = [*known, *words]
         (scope.owner() if name.startswith(".") else scope).values[name] = grown
-        self.grow(known, grown)
+        self.further(known, grown, scope, node.args[0])
         return True
+
+    def longer(self, before: Source, after: Source) -> None:
+        """A command in a text that was taken already is read again with what was added."""
+        if "sglang" not in before.text:
+            return
+        kept = [
+            found
+            for found in self.out.launches
+            if not (before.start <= found.start < before.end and found.end <= before.end)
+        ]
+        if len(kept) < len(self.out.launches):
+            self.out.launches[:] = kept
+            self.script(after)
 
     def updated(self, node: ast.Call, function: ast.Attribute, scope: _Scope) -> bool:
         """`name.update(…)` of a dictionary of keywords."""
@@ -282,10 +329,23 @@ class _Module:
             pairs.append((word, self.value(keyword.value, scope)))
         return True
 
-    def grow(self, before: list[Source], after: list[Source]) -> None:
-        """A command that was taken already has got further words."""
-        if not before:
+    def further(
+        self, before: list[Source], after: list[Source], scope: _Scope, node: ast.expr
+    ) -> None:
+        """A list has got further words: those of a command that was taken, or that start one."""
+        if self.grow(before, after):
             return
+        starts = {word.start for word in after if "sglang" in word.text}
+        if starts and not starts & self.begun and self.consider(
+            after, scope, node, before[0].start if before else None
+        ):  # fmt: skip
+            for part in ast.walk(node):
+                self.done.add(id(part))
+
+    def grow(self, before: list[Source], after: list[Source]) -> bool:
+        """A command that was taken already has got further words; returns whether one has."""
+        if not before:
+            return False
         for found in self.out.launches:
             for number, variant in enumerate(found.variants):
                 last = variant.words[-1] if variant.words else None
@@ -294,7 +354,8 @@ class _Module:
                     found.variants[number] = type(variant)(
                         words, variant.environment, variant.open_environment
                     )
-                    return
+                    return True
+        return False
 
     # -------------------------------------------------------------- expressions
 
@@ -450,7 +511,9 @@ class _Module:
             self.done.add(id(part))
         return True
 
-    def consider(self, words: list[Source], scope: _Scope, node: ast.expr) -> bool:
+    def consider(
+        self, words: list[Source], scope: _Scope, node: ast.expr, start: int | None = None
+    ) -> bool:
         """Words of a list as a command."""
         if len(words) < 2 or not any("sglang" in word.text for word in words):
             return False
@@ -463,7 +526,11 @@ class _Module:
             self.script(words[shells[0]])
             return True
         whole = self.piece(node)
-        return self.commands.take(words, {}, self.out, self.kind, span=(whole.start, whole.end))
+        start = whole.start if start is None else min(start, whole.start)
+        if not self.commands.take(words, {}, self.out, self.kind, span=(start, whole.end)):
+            return False
+        self.begun |= {word.start for word in words if "sglang" in word.text}
+        return True
 
     def string(self, node: ast.expr, scope: _Scope) -> None:
         """A text that may be a command line."""
@@ -637,6 +704,19 @@ class _Module:
                 pairs.append((word, self.value(keyword.value, scope)))
             return pairs
         return None
+
+
+def _either(one: Source, other: Source, start: str) -> Source:
+    """What a text is that two branches leave behind, each from the same start."""
+    if one.open or other.open:
+        return one if one.open else other
+    if one.text == other.text or not other.text.strip() or one.text.startswith(other.text):
+        return one
+    if not one.text.strip() or other.text.startswith(one.text):
+        return other
+    if start and one.text.startswith(start) and other.text.startswith(start):
+        return join([one, other.slice(len(start), len(other.text))])
+    return one.opened()
 
 
 def _variable(node: ast.expr) -> str | None:

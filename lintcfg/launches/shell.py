@@ -113,6 +113,21 @@ def prepared(source: Source) -> Source:
     return join(parts)
 
 
+def without_asides(source: Source) -> Source:
+    """Documentation with its comments between continued lines blanked.
+
+    A shell would end the command there; whoever wrote the page meant it to go on.
+    """
+    if "\\\n" not in source.text or "#" not in source.text:
+        return source
+    lines = source.text.split("\n")
+    for number in range(1, len(lines)):
+        bare = lines[number].strip()
+        if bare.startswith("#") and lines[number - 1].endswith("\\") and number + 1 < len(lines):
+            lines[number] = " " * (len(lines[number]) - 1) + "\\"
+    return replace(source, text="\n".join(lines))
+
+
 def _comments_blanked(text: str) -> str:
     """Comment lines and comments behind flags as blanks of the same length."""
     return re.sub(r"(?m)(^|(?<=\s))#[^\n]*", lambda match: " " * len(match.group()), text)

@@ -73,6 +73,10 @@ class Structured:
         """Walk every root of a file."""
         for root in document.roots:
             self.maps.update(_config_maps(root))
+        for held in self.maps.values():
+            for name, text in held.items():
+                if name.endswith((".yaml", ".yml")):
+                    self.out.documents[name] = text
         for root in document.roots:
             self.settings_of_file = dict(_paths(root))
             context = Context()
@@ -222,12 +226,18 @@ class Structured:
                 parts.append(value)
                 break
         arguments = node.get(*_ARGUMENT_KEYS[:2])
-        if node.get("entrypoint") is not None and node.get("command") is not None:
-            arguments = node.get("command")
+        whole = node.get("command")
+        if node.get("entrypoint") is not None and whole is not None:
+            arguments = whole
         if arguments is not None and arguments.pairs is None:
             parts.append(arguments)
         if not parts:
             return False
+        if self.kind == "compose":
+            parts = [
+                part if part.source is None else replace(part, source=_one_line(part.source))
+                for part in parts
+            ]
         words: list[Source] = []
         for part in parts:
             if part.source is not None:
@@ -261,8 +271,8 @@ class Structured:
             flags[0].text.startswith("-") and not node.get("entrypoint")
         ):  # fmt: skip
             if (
-                node.get("command") is not None
-                and parts[0] is node.get("command")
+                whole is not None
+                and parts[0].start == whole.start
                 and (not words[0].text.startswith("-"))
             ):
                 return False
@@ -728,6 +738,17 @@ def _copy(context: Context) -> Context:
     copied = Context()
     copied.fill(context)
     return copied
+
+
+def _one_line(source: Source) -> Source:
+    """A command of Compose, which takes line breaks outside quotes for blanks."""
+    text, quote = list(source.text), ""
+    for place, letter in enumerate(text):
+        if letter in "'\"":
+            quote = "" if letter == quote else quote or letter
+        elif letter == "\n" and not quote and (not place or text[place - 1] != "\\"):
+            text[place] = " "
+    return replace(source, text="".join(text))
 
 
 def _image_text(node: Node | None) -> str:
