@@ -10,7 +10,9 @@ from typing import Protocol
 
 from .pages.page import Block
 
-_COMMENT = re.compile(r"(?:^|\s)#.*$")
+#: What ends a command for the shell, or sends its output elsewhere.
+_OPERATOR = re.compile(r"&|&&|\||\|\||;|\d?>>?(?:&\d|\S+)?|&>>?\S*|<")
+_SETS_VARIABLE = re.compile(r"SGLANG_\w+=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +55,32 @@ class Command:
                 return "diffusion"
         return None
 
+    @property
+    def through_cli(self) -> bool:
+        """Whether it is `sglang serve`, which starts whichever runtime serves the model."""
+        return not any("sglang.launch_server" in word.text for word in self.words)
+
     def arguments(self) -> list[Word]:
-        """What follows the launch command itself."""
+        """What follows the launch command itself, as far as the shell passes it on."""
         for position, word in enumerate(self.words):
-            if "sglang.launch_server" in word.text or "multimodal_gen" in word.text:
-                return self.words[position + 1 :]
-            if word.text in {"serve", "generate"} and position:
-                return self.words[position + 1 :]
+            if (
+                "sglang.launch_server" in word.text
+                or "multimodal_gen" in word.text
+                or (word.text in {"serve", "generate"} and position)
+            ):
+                rest = self.words[position + 1 :]
+                ends = (i for i, one in enumerate(rest) if _OPERATOR.fullmatch(one.text))
+                return rest[: next(ends, len(rest))]
         return []
 
     def launch(self) -> list[str] | None:
-        """The arguments of a server launch as text, or None where something is left open."""
+        """The arguments of a server launch as text, or None where something is left open.
+
+        Variables of the engine decide as flags do; a launch that sets some is left open.
+        """
         if self.kind() != "server":
+            return None
+        if any(_SETS_VARIABLE.match(word.text) for word in self.words):
             return None
         argv = [word.text for word in self.arguments()]
         return None if any(is_placeholder(text) for text in argv) else argv

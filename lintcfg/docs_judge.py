@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..docs_check.data import load as known
 from ..docs_check.launches import LaunchVerdict, commands
 from ..docs_check.pages.page import Page
 from ..docs_check.parallel import start
@@ -13,7 +14,8 @@ from ..matrix.loader import DEFAULT_ENGINE, releases
 from .errors import LintError
 
 if TYPE_CHECKING:
-    from .judge import Judge
+    from .findings import Finding
+    from .judge import Judge, Judgement
 
 
 def judge_for(release: str | None, pages: Iterable[Page] = ()) -> MatrixJudge | None:
@@ -76,20 +78,43 @@ class MatrixJudge:
     def _judged(self, argv: tuple[str, ...]) -> LaunchVerdict:
         from .judge import Launch
 
+        somewhere: list[Finding] = []
         try:
             # One machine that starts it is enough, and asking for all of them takes longer.
             for gpu in self._judge.program.typical_machines:
-                if self._judge.judge(Launch(argv=argv, gpu=gpu)).startup != "refuses":
+                reasons = _drift(self._judge.judge(Launch(argv=argv, gpu=gpu)))
+                if not reasons:
                     return LaunchVerdict(False)
+                somewhere.append(reasons[0])
             judgement = self._judge.judge(Launch(argv=argv))
         except LintError:
             # What cannot be judged here, such as a model that is not at hand, is no drift.
             return LaunchVerdict(False)
         if judgement.startup != "refuses":
             return LaunchVerdict(False)
-        errors = [one for one in judgement.findings if one.severity == "error" and one.certain]
+        # Machines may refuse it for a reason of their own each.
+        errors = _drift(judgement) or somewhere
         return LaunchVerdict(
             True,
-            tuple(dict.fromkeys(one.message for one in errors)) or ("the release refuses it",),
+            tuple(dict.fromkeys(one.message for one in errors)),
             tuple(flag for one in errors for flag in one.flags),
         )
+
+
+def _drift(judgement: Judgement) -> list[Finding]:
+    """The reasons of a refusal that a page is to blame for, and not what is not at hand here.
+
+    A file of the reader's, or a model's configuration as it was when somebody looked, are no
+    mistakes of the page; without a model, only names and flags are judged.
+    """
+    if judgement.startup != "refuses":
+        return []
+    rules: dict[str, Any] = known("scan")["launches"]
+    return [
+        one
+        for one in judgement.findings
+        if one.severity == "error"
+        and one.certain
+        and one.code not in rules["elsewhere"]
+        and (judgement.model is not None or one.code.startswith(rules["names"]))
+    ]

@@ -41,11 +41,22 @@ class Flags:
 
     def exists(self, spelling: str) -> bool:
         """Whether a flag is declared under this spelling, or as an alias of another."""
-        if self.get(spelling) is not None:
+        if self.get(spelling) is not None or self._negates(spelling):
             return True
         needle = spelling.encode()
         quoted = (b'"' + needle + b'"', b"'" + needle + b"'")
         return any(form in self.codebase.tree.raw(file) for file in self.files for form in quoted)
+
+    def _negates(self, spelling: str) -> bool:
+        """Whether it is the `--no-…` that comes with a flag that is on or off."""
+        name = spelling.removeprefix("--no-")
+        if name == spelling:
+            return False
+        fields = self._field_segments().get(name.replace("-", "_"), ())
+        if any("BooleanOptionalAction" in segment.blanked for segment in fields):
+            return True
+        declared = re.compile(rf"""[\"']--{re.escape(name)}[\"'][^()]*BooleanOptional""".encode())
+        return any(declared.search(self.codebase.tree.raw(file)) for file in self.files)
 
     def fields(self) -> list[str]:
         """Every annotated field of the classes that hold arguments, by name."""

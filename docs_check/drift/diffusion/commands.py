@@ -8,6 +8,7 @@ Why: readers copy commands.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from ...launches import commands
 from ..context import Context, Spot, listed
@@ -26,6 +27,13 @@ def check(context: Context) -> None:
             if command.kind() != "diffusion":
                 continue
             words = command.arguments()
+            # Other back ends take what their own library calls its kernels.
+            if any(
+                one.text == "--backend=diffusers"
+                or (one.text, two.text) == ("--backend", "diffusers")
+                for one, two in pairwise(words)
+            ):
+                continue
             member = None
             given: set[str] = set()
             at = command.words[0]

@@ -22,8 +22,21 @@ def check(context: Context) -> None:
     """Check every command of every fence."""
     for fence in context.page.fences():
         for command in commands(fence):
-            if command.kind() == "server" and not _arguments(context, command):
+            if command.kind() != "server" or _of_other_runtime(context, command):
+                continue
+            if not _arguments(context, command):
                 _judge(context, command)
+
+
+def _of_other_runtime(context: Context, command: Command) -> bool:
+    """Whether `sglang serve` gets flags that only another runtime of it has."""
+    facts = context.facts
+    return command.through_cli and any(
+        word.text.startswith("--")
+        and not facts.flags.exists(spelling := word.text.partition("=")[0])
+        and facts.other_flag(spelling)
+        for word in command.arguments()
+    )
 
 
 def _arguments(context: Context, command: Command) -> bool:
@@ -98,8 +111,9 @@ def _judge(context: Context, command: Command) -> None:
          if any(word.text.partition("=")[0] == flag for flag in verdict.flags)),
         command.words[0],
     )  # fmt: skip
+    reasons = "; ".join(reason.rstrip(".") for reason in verdict.reasons)
     context.report(
         INFO, Spot(at.line, at.column),
-        message=f"the command fails on every GPU: {'; '.join(verdict.reasons)}",
-        claim="the command launches", actual="; ".join(verdict.reasons), subject="resolver",
+        message=f"the command fails on every GPU: {reasons}",
+        claim="the command launches", actual=reasons, subject="resolver",
     )  # fmt: skip

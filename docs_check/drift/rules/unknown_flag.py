@@ -14,6 +14,11 @@ from ..context import Context, RuleInfo, Spot
 INFO = RuleInfo("DOC119", "unknown-flag", "removed-flag", "warning")
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)+)(?![\w-])")
 
+#: Programs whose flags pages on deployment speak of.
+_OTHER_PROGRAM = re.compile(
+    r"\b(docker|podman|kubectl|helm|nginx|curl|pip|uv|torchrun|nsys|ncu)\b", re.I
+)
+
 
 def check(context: Context) -> None:
     """Check flags in prose and cells."""
@@ -23,10 +28,12 @@ def check(context: Context) -> None:
         for line in block.lines:
             for match in _FLAG.finditer(line.text):
                 name = f"--{match[1]}"
-                if context.flag_exists(name):
+                if context.flag_exists(name) or _abbreviates(context, match[1]):
                     continue
                 former = former_flag(name)
                 if former is None and not (context.is_overview or about.search(match[1])):
+                    continue
+                if former is None and _OTHER_PROGRAM.search(line.text):
                     continue
                 told = f": {former}" if former else ""
                 context.report(
@@ -35,3 +42,9 @@ def check(context: Context) -> None:
                     claim=f"{name} exists", actual=f"no such flag{told}",
                     certainty="proved" if former else "review", subject=name,
                 )  # fmt: skip
+
+
+def _abbreviates(context: Context, name: str) -> bool:
+    """Whether the parser takes a name for the one flag that begins so."""
+    start = name.replace("-", "_")
+    return sum(field.startswith(start) for field in context.facts.flags.fields()) == 1
