@@ -9,8 +9,10 @@ nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime, nvidia-cuda
 nvidia-curand, of one CUDA version); it is found beside Python, and what it lacks to link against
 is added to it. A module that is in the output folder already is left alone. `--lean` leaves out of
 prefill modules what no bundled backend calls (keys in one piece, scores of several items, fa3 with
-a custom mask), in a third of the time: such a call then fails with cudaErrorNotSupported. `install`
-copies built modules into the FlashInfer of this environment, which then compiles nothing.
+a custom mask), in a third of the time: such a call then fails with cudaErrorNotSupported. Names
+are built in the order given, and `--seconds` stops a build that takes longer and keeps what is
+done. `install` copies built modules into the FlashInfer of this environment, which then compiles
+nothing.
 
 The modules are those of flashinfer_modules.yaml beside this file.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import re
 import shutil
@@ -94,6 +97,7 @@ def build(options: argparse.Namespace) -> int:
     os.environ["FLASHINFER_CUDA_ARCH_LIST"] = options.arch
     os.environ.pop("FLASHINFER_DISABLE_JIT", None)
     _find_cuda()
+    until = time.monotonic() + options.seconds
     wanted = []
     for entry in entries():
         spec = spec_of(entry)
@@ -102,16 +106,29 @@ def build(options: argparse.Namespace) -> int:
             continue
         if options.lean and entry["kind"] == "prefill":
             leave_out(spec, entry["backend"])
+        _need_driver(spec)
         wanted.append((spec, target))
+    if options.names:
+        wanted.sort(key=lambda pair: options.names.index(pair[0].name))
     # A module's sources keep two cores busy; more modules at once keep more.
     together = max(1, options.jobs // 2)
     failed = False
     for first in range(0, len(wanted), together):
-        failed |= _build_together(wanted[first : first + together], options.jobs)
+        failed |= _build_together(wanted[first : first + together], options.jobs, until)
     return 1 if failed else 0
 
 
-def _build_together(wanted: list[tuple[Any, Path]], jobs: int) -> bool:
+def _need_driver(spec: Any) -> None:
+    """Have a module name the driver's library as one that it needs.
+
+    Linkers leave out a library that defines nothing of what is asked of it, as the stub here; the
+    module's process would then end at its first call of the driver.
+    """
+    if "-lcuda" in (spec.extra_ldflags or []) and not spec.needs_device_linking:
+        spec.extra_ldflags = ["-Wl,--no-as-needed", *spec.extra_ldflags]
+
+
+def _build_together(wanted: list[tuple[Any, Path]], jobs: int, until: float) -> bool:
     """Build modules in one run of ninja and keep those that succeed; whether one failed."""
     start = time.monotonic()
     lines = ["ninja_required_version = 1.3"]
@@ -122,7 +139,7 @@ def _build_together(wanted: list[tuple[Any, Path]], jobs: int) -> bool:
         top = Path(folder) / "build.ninja"
         top.write_text("\n".join([*lines, ""]), encoding="utf-8")
         command = ["ninja", "-C", folder, "-f", str(top), "-k", "0", "-j", str(jobs)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = _run(command, until)
     failed = False
     for spec, target in wanted:
         built = Path(spec.jit_library_path)
@@ -133,9 +150,22 @@ def _build_together(wanted: list[tuple[Any, Path]], jobs: int) -> bool:
         _keep(built, target)
         print(f"{target.stat().st_size / 1e6:6.2f} MB {spec.name}", flush=True)
     print(f"{time.monotonic() - start:6.0f} s for {len(wanted)} modules", flush=True)
-    if run.returncode:
-        print(run.stdout[-4000:], file=sys.stderr, flush=True)
+    if failed:
+        print(said[-4000:], file=sys.stderr, flush=True)
     return failed
+
+
+def _run(command: list[str], until: float) -> str:
+    """What ninja says; it is ended, and ends its compilers, when its time is up."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as ninja:
+        try:
+            left = until - time.monotonic()
+            return ninja.communicate(timeout=None if left == math.inf else max(left, 0))[0]
+        except subprocess.TimeoutExpired:
+            ninja.terminate()
+            return ninja.communicate()[0] + "\nthe time is up\n"
 
 
 def leave_out(spec: Any, backend: str) -> None:
@@ -241,6 +271,7 @@ def main() -> int:
             command.add_argument("--lean", action="store_true", help="leave out unused kernels")
             command.add_argument("--output", type=Path, required=True)
             command.add_argument("--jobs", type=int, default=os.cpu_count())
+            command.add_argument("--seconds", type=float, default=math.inf, help="stop after")
     command = commands.add_parser("install", help=install.__doc__)
     command.set_defaults(run=install)
     command.add_argument("folder", type=Path)

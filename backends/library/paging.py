@@ -111,6 +111,12 @@ def query_bounds(batch: ForwardBatch) -> torch.Tensor:
     return torch.arange(batch.batch_size + 1, dtype=torch.int32, device=batch.device) * step
 
 
+def key_bounds(batch: ForwardBatch) -> torch.Tensor:
+    """Keys before each row, int32 [batch + 1] on the device."""
+    bounds = torch.nn.functional.pad(kv_lens_on_device(batch).cumsum(0), (1, 0))
+    return bounds.to(torch.int32)
+
+
 def _bounds(counts: torch.Tensor) -> torch.Tensor:
     out = torch.zeros(len(counts) + 1, dtype=torch.int32)
     torch.cumsum(counts, 0, out=out[1:])

@@ -15,11 +15,13 @@ from ..interface.dtypes import TORCH
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..library import modules, paged
+from ..library.driver import share_driver
 from ..library.graphs import GraphTable, Shape
 from ..library.kinds import kv_buffers, scales_of
 from ..library.masks import tree_words
 from ..library.paging import (
     columns_of,
+    key_bounds,
     kv_lens_on_device,
     most_columns,
     page_table,
@@ -43,6 +45,8 @@ class Metadata:
     max_kv_len: int
     queries: int  # of each row
     words: torch.Tensor | None = None  # uint16 [batch, queries, words]
+    q_bounds: torch.Tensor | None = None  # int32 [batch + 1], of a generated extend
+    kv_bounds: torch.Tensor | None = None
 
 
 class TRTLLMHAAttnBackend(AttentionBackend):
@@ -104,13 +108,16 @@ class TRTLLMHAAttnBackend(AttentionBackend):
             warm_up(self, batch)
 
     def _eager(self, batch: ForwardBatch) -> Metadata:
-        return Metadata(
+        metadata = Metadata(
             table=page_table(batch, columns_of(batch)),
             kv_lens=kv_lens_on_device(batch),
             max_kv_len=batch.max_kv_len,
             queries=batch.query_lens_cpu[0],
             words=tree_words(batch) if self._takes_words(batch) else None,
         )
+        if batch.forward_mode.is_extend():
+            metadata.q_bounds, metadata.kv_bounds = query_bounds(batch), key_bounds(batch)
+        return metadata
 
     def _static(self, batch: ForwardBatch) -> Metadata:
         """The static metadata of a graph, filled for this batch."""
@@ -123,12 +130,18 @@ class TRTLLMHAAttnBackend(AttentionBackend):
                 queries=batch.query_lens_cpu[0],
                 words=tree_words(batch) if self._takes_words(batch) else None,
             )
+            if batch.forward_mode.is_extend():
+                bounds = self._captured[shape]
+                bounds.q_bounds, bounds.kv_bounds = query_bounds(batch), key_bounds(batch)
         metadata = self._captured[shape]
         page_table(batch, columns_of(batch), out=metadata.table)
         metadata.kv_lens.copy_(kv_lens_on_device(batch))
         if metadata.words is not None:
             # Bits are moved as int16: not every torch copies uint16 everywhere.
             metadata.words.view(torch.int16).copy_(tree_words(batch).view(torch.int16))
+        if metadata.q_bounds is not None and metadata.kv_bounds is not None:
+            metadata.q_bounds.copy_(query_bounds(batch))
+            metadata.kv_bounds.copy_(key_bounds(batch))
         return metadata
 
     def _takes_words(self, batch: ForwardBatch) -> bool:
@@ -185,7 +198,6 @@ class TRTLLMHAAttnBackend(AttentionBackend):
         assert metadata is not None, "planned by init_forward_metadata"
         k_scale, v_scale = scales_of(layer, self.token_to_kv_pool)
         out = q.new_empty(q.shape)
-        kv_bounds = torch.nn.functional.pad(metadata.kv_lens.cumsum(0), (1, 0)).to(torch.int32)
         self._fi.prefill.trtllm_batch_context_with_kv_cache(
             query=self._query(q),
             kv_cache=kv_buffers(self.token_to_kv_pool, layer.layer_id),
@@ -197,8 +209,8 @@ class TRTLLMHAAttnBackend(AttentionBackend):
             bmm1_scale=layer.scaling * k_scale,
             bmm2_scale=v_scale,
             batch_size=batch.batch_size,
-            cum_seq_lens_q=query_bounds(batch),
-            cum_seq_lens_kv=kv_bounds,
+            cum_seq_lens_q=metadata.q_bounds,
+            cum_seq_lens_kv=metadata.kv_bounds,
             window_left=layer.sliding_window_size,
             out=out,
             kv_layout="NHD",
@@ -209,6 +221,7 @@ class TRTLLMHAAttnBackend(AttentionBackend):
     @property
     def _fi(self) -> Any:
         if self._library is None:
+            share_driver()  # XQA's modules call it
             self._library = importlib.import_module("flashinfer")
         return self._library
 

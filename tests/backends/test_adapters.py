@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from attn_lint.backends.library import modules, paged  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import CAPABILITIES  # noqa: E402
 from attn_lint.backends.verify.scenario import Lengths, Scenario, changed, draw  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from . import emulated  # noqa: E402
 
@@ -86,7 +89,13 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(1)  # the tensors are tiny
     real = importlib.import_module
     monkeypatch.setattr(
-        importlib, "import_module", lambda name, *a: emulated.LIBRARIES.get(name) or real(name, *a)
+        importlib,
+        "import_module",
+        lambda name, *a, **b: emulated.LIBRARIES.get(name) or real(name, *a, **b),
+    )
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: name == "flashinfer" or found(name, *a)
     )
     monkeypatch.setattr(modules, "missing", lambda names: [])
     monkeypatch.setattr(paged, "WORKSPACE_BYTES", 16)
@@ -217,3 +226,87 @@ def test_a_changed_captured_extend_is_refused() -> None:
     reqs.write(request, reqs.host[request, :1].clone())
     with pytest.raises(InvalidInput, match="capture it anew"):
         backend.init_forward_metadata_out_graph(scenario.batch)
+
+
+class Launched(TorchDispatchMode):
+    """Notes every operation that is more than a view or room for an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ not in ("new_empty", "empty"):
+            self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("trtllm_mha", replace(MHA, mode="decode")),
+        ("trtllm_mha", replace(MHA, mode="decode", kv_dtype="fp8_e4m3")),
+        ("trtllm_mha", replace(MHA, tree=True, **VERIFY)),
+        ("trtllm_mha", replace(MHA, mode="extend")),
+        ("flashinfer", replace(MHA, mode="decode")),
+        ("flashinfer", replace(MHA, mode="extend")),
+        ("flashinfer", replace(MLA, mode="decode")),
+        ("fa3", replace(MHA, mode="decode")),
+        ("fa3", replace(MHA, mode="decode", sinks=True)),
+        ("flashmla", replace(MLA, mode="decode")),
+    ],
+    ids=str,
+)
+def test_a_graph_records_the_kernel_alone(name: str, request_: Request) -> None:
+    """Around the library's call a captured forward launches nothing of its own."""
+    scenario = draw(request_, 6, longest=70)
+    backend: Any = create(name, scenario)
+    batch, layer = scenario.batch, scenario.layer
+    backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(batch)
+    out = torch.zeros(batch.num_tokens, layer.tp_q_head_num, layer.v_head_dim)
+    calls: list[object] = []
+
+    def kernel(*args: Any, **options: Any) -> tuple[torch.Tensor, None]:
+        calls.append(args or options)
+        return out, None
+
+    engines = [getattr(backend, a, None) for a in ("_paged", "_latent", "_engine")]
+    for engine in (*engines, getattr(backend, "_extend_wrappers", None)):
+        for planned in getattr(engine, "_planned", {}).values():
+            getattr(planned, "wrapper", planned).run = kernel
+    if name in ("trtllm_mha", "flashmla"):
+        backend._library = SimpleNamespace(
+            decode=SimpleNamespace(trtllm_batch_decode_with_kv_cache=kernel),
+            get_mla_metadata=lambda: (SimpleNamespace(), None),
+            flash_mla_with_kvcache=kernel,
+        )
+    with Launched() as launched:
+        backend.forward(
+            scenario.q, scenario.k, scenario.v, layer, batch, False, sinks=scenario.sinks
+        )
+    assert len(calls) == 1
+    assert launched.found == []
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_bounds_of_a_generated_extend(captured: bool) -> None:
+    scenario = draw(replace(MHA, mode="extend"), 7, longest=70)
+    batch = scenario.batch
+    backend: Any = create("trtllm_mha", scenario)
+    backend.kernel = "trtllm-gen"
+    seen: dict[str, Any] = {}
+    backend._library = SimpleNamespace(
+        prefill=SimpleNamespace(trtllm_batch_context_with_kv_cache=lambda **o: seen.update(o))
+    )
+    backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    backend.init_forward_metadata_out_graph(batch, in_capture=captured)
+    backend.init_forward_metadata_in_graph(batch)
+    backend.forward(scenario.q, scenario.k, scenario.v, scenario.layer, batch)
+    for name, lengths in (
+        ("cum_seq_lens_q", batch.query_lens_cpu),
+        ("cum_seq_lens_kv", batch.kv_lens_cpu.tolist()),
+    ):
+        assert seen[name].dtype is torch.int32
+        assert seen[name].tolist() == [sum(lengths[:i]) for i in range(len(lengths) + 1)]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -257,14 +260,19 @@ class TestBatches:
         assert "split the batch" in refusal.reason
 
 
-def test_lean_modules_fail_where_kernels_are_left_out() -> None:
-    """Explicit instances become specializations of the same name and arguments."""
+def build_script() -> Any:
     path = Path(__file__).parents[2] / "scripts" / "flashinfer_modules.py"
     spec = importlib.util.spec_from_file_location("flashinfer_modules", path)
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_lean_modules_fail_where_kernels_are_left_out() -> None:
+    """Explicit instances become specializations of the same name and arguments."""
+    script = build_script()
     instances = """
 constexpr auto use_custom_mask = MaskMode::kNone == MaskMode::kCustom;
 template cudaError_t Launch<
@@ -281,3 +289,61 @@ template cudaError_t Launch<
         "template <> cudaError_t Launch< 64, MaskMode::kCustom, Variant<true, true>, Params>"
         "(Params&, bool) { return cudaErrorNotSupported; }"
     )
+
+
+def linked(folder: Path, name: str, source: str, *flags: str) -> Path:
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", name, "-L.", *flags]
+    subprocess.run(command, input=source, text=True, check=True, cwd=folder)
+    return folder / name
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    """A folder with a driver's library that has one function."""
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    linked(tmp_path, "libcuda.so.1", "int cuAsk(void) { return 7; }", "-Wl,-soname,libcuda.so.1")
+    return tmp_path
+
+
+CALLER = "int cuAsk(void); int ask(void) { return cuAsk(); }"
+
+
+def answer_of(module: Path, *, shared: bool) -> subprocess.CompletedProcess[str]:
+    """Load a module in a process that has the driver's library open for itself, and call it."""
+    code = f"""
+import ctypes
+from attn_lint.backends.library.driver import share_driver
+ctypes.CDLL("libcuda.so.1")
+{"share_driver()" if shared else ""}
+print(ctypes.CDLL({str(module)!r}).ask())
+"""
+    env = os.environ | {
+        "LD_LIBRARY_PATH": str(module.parent),
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_modules_that_lost_the_driver_find_it(driver: Path) -> None:
+    module = linked(driver, "module.so", CALLER)
+    assert "undefined symbol" in answer_of(module, shared=False).stderr
+    assert answer_of(module, shared=True).stdout == "7\n"
+
+
+def test_built_modules_name_the_driver(driver: Path) -> None:
+    """Linked against a stand-in that lacks the function, as on a machine without a driver."""
+    spec = SimpleNamespace(extra_ldflags=["-lcuda"], needs_device_linking=False)
+    script = build_script()
+    script._need_driver(spec)
+    stubs = driver / "stubs"
+    stubs.mkdir()
+    linked(stubs, "libcuda.so", script._STUB, "-Wl,-soname,libcuda.so.1")
+    module = linked(driver, "module.so", CALLER, "-Lstubs", "-Wl,--as-needed", *spec.extra_ldflags)
+    assert answer_of(module, shared=False).stdout == "7\n"
+
+
+def test_a_build_stops_when_its_time_is_up() -> None:
+    command = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)"]
+    assert "the time is up" in build_script()._run(command, time.monotonic() + 1)

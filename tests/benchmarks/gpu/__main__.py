@@ -24,7 +24,7 @@ from attn_lint.backends.interface.errors import BackendError
 from attn_lint.backends.registry import CAPABILITIES, create_backend, missing_packages
 
 from . import bare, ceilings
-from .timing import graph_of, medians
+from .timing import graph_of, medians, nodes_of
 from .workload import Workload, make
 
 MHA = Request(device="cuda", page_size=16)
@@ -89,6 +89,7 @@ def measure(names: list[str], which: str) -> list[dict[str, Any]]:
         work = make(request, size, context)
         runs: dict[str, Callable[[], object]] = {}
         kept: list[object] = []  # wrappers own the buffers that graphs read
+        nodes: dict[str, int] = {}
         notes: dict[str, str] = {}
         for name in names:
             try:
@@ -96,11 +97,13 @@ def measure(names: list[str], which: str) -> list[dict[str, Any]]:
                 graph = graph_of(call)
                 kept += [backend, graph]
                 runs[name] = graph.replay
+                nodes[name] = nodes_of(graph)
                 other = bare.calls_for(name, work)
                 if other is not None:
                     graph = graph_of(other)
                     kept += [other, graph]
                     runs[f"{name} bare"] = graph.replay
+                    nodes[f"{name} bare"] = nodes_of(graph)
             except BackendError as error:
                 notes[name] = f"refused: {error}"
             except Exception as error:
@@ -110,7 +113,7 @@ def measure(names: list[str], which: str) -> list[dict[str, Any]]:
         for name, value in ms.items():
             row: dict[str, Any] = {
                 "workload": kind, "batch": size, "context": context,
-                "backend": name, "us": value * 1e3,
+                "backend": name, "us": value * 1e3, "nodes": nodes[name],
                 "kv_gb_s": work.kv_bytes / value / 1e6,
                 "tflop_s": work.flops / value / 1e9,
             }  # fmt: skip
@@ -135,6 +138,7 @@ def describe(row: dict[str, Any]) -> str:
     parts = [
         f"{row['workload']:10} {row['batch']:3} x {row['context']:<6} {row['backend']:18}",
         f"{row['us']:9.1f} us {row['kv_gb_s']:7.0f} GB/s {row['tflop_s']:6.0f} TFLOP/s",
+        f"{row['nodes']} nodes",
     ]
     if "times_bare" in row:
         parts.append(f"{row['times_bare']:.3f} x bare")

@@ -1,6 +1,7 @@
 """Library kernels called as their own documentation does, without a backend around them.
 
-Each function takes a workload and returns a call that computes the same attention.
+Each function takes a workload and returns a call that computes the same attention with the same
+kernel as the adapter beside it: a decode is planned for graphs, an extend for its lengths alone.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from attn_lint.backends.library.driver import share_driver
 
 from .workload import Workload
 
@@ -48,6 +50,13 @@ def _paged(work: Workload) -> tuple[torch.Tensor, torch.Tensor]:
     return keys.unflatten(0, (-1, page)), values.unflatten(0, (-1, page))
 
 
+def _scales(work: Workload) -> dict[str, float]:
+    """Scales of keys and values as the wrappers of heads take them; none for a 16-bit cache."""
+    if work.request.same_dtype:
+        return {}
+    return {"k_scale": work.layer.k_scale, "v_scale": work.layer.v_scale}
+
+
 def _fa2_decode(work: Workload) -> Call:
     import flashinfer
 
@@ -75,10 +84,11 @@ def _fa2_decode(work: Workload) -> Call:
         work.request.page_size,
         q_data_type=work.q.dtype,
         kv_data_type=keys.dtype,
-        sm_scale=layer.scaling * layer.k_scale,
+        sm_scale=layer.scaling,
     )
     out = work.q.new_empty(len(work.q), layer.tp_q_head_num, layer.v_head_dim)
-    return lambda: wrapper.run(work.q, (keys, values), out=out)
+    scales = _scales(work)
+    return lambda: wrapper.run(work.q, (keys, values), out=out, **scales)
 
 
 def _prefill(kind: str) -> Callable[[Workload], Call]:
@@ -87,11 +97,23 @@ def _prefill(kind: str) -> Callable[[Workload], Call]:
 
         indptr, indices, last, _ = _pages(work)
         lens = torch.tensor([0, *work.batch.query_lens_cpu], dtype=torch.int32)
-        # Planned for these lengths alone: a wrapper for graphs splits keys whatever they are,
-        # and asks for more than a gigabyte to merge an extend of this size.
-        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(_workspace(), "NHD", backend=kind)
+        decode = work.request.mode == "decode"
+        # An extend is planned for these lengths alone: a wrapper for graphs splits keys whatever
+        # they are, and asks for more than a gigabyte to merge an extend of this size.
+        buffers = {
+            "use_cuda_graph": True,
+            "qo_indptr_buf": torch.zeros_like(lens, device="cuda"),
+            "paged_kv_indptr_buf": torch.zeros_like(indptr, device="cuda"),
+            "paged_kv_indices_buf": torch.zeros_like(indices),
+            "paged_kv_last_page_len_buf": torch.ones_like(last, device="cuda"),
+        }
+        wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(
+            _workspace(), "NHD", backend=kind, **(buffers if decode else {})
+        )
         keys, values = _paged(work)
         layer = work.layer
+        # fa3 multiplies an e4m3 cache by e4m3 queries, with a scale for each head.
+        narrow = kind == "fa3" and keys.dtype is torch.float8_e4m3fn
         wrapper.plan(
             lens.cumsum(0).to(torch.int32),
             indptr,
@@ -102,13 +124,27 @@ def _prefill(kind: str) -> Callable[[Workload], Call]:
             layer.head_dim,
             work.request.page_size,
             head_dim_vo=layer.v_head_dim,
-            causal=True,
-            q_data_type=work.q.dtype,
+            causal=not decode,
+            q_data_type=keys.dtype if narrow else work.q.dtype,
             kv_data_type=keys.dtype,
-            sm_scale=layer.scaling * layer.k_scale,
+            o_data_type=work.q.dtype,
+            sm_scale=layer.scaling,
         )
         out = work.q.new_empty(len(work.q), layer.tp_q_head_num, layer.v_head_dim)
-        return lambda: wrapper.run(work.q, (keys, values), out=out)
+        if narrow:
+            per_head = [
+                torch.full((heads,), scale, device="cuda")
+                for heads, scale in (
+                    (layer.tp_q_head_num, 1.0),
+                    (layer.tp_k_head_num, layer.k_scale),
+                    (layer.tp_k_head_num, layer.v_scale),
+                )
+            ]
+            return lambda: wrapper.run(
+                work.q.clamp(-448, 448).to(keys.dtype), (keys, values), *per_head, out=out
+            )
+        scales = _scales(work)
+        return lambda: wrapper.run(work.q, (keys, values), out=out, **scales)
 
     return maker
 
@@ -116,6 +152,7 @@ def _prefill(kind: str) -> Callable[[Workload], Call]:
 def _xqa_decode(work: Workload) -> Call:
     import flashinfer
 
+    share_driver()
     _, _, _, table = _pages(work)
     workspace = _workspace()
     lens = work.batch.seq_lens.to(torch.uint32)
@@ -145,11 +182,19 @@ def _mla(kind: str) -> Callable[[Workload], Call]:
     def maker(work: Workload) -> Call:
         import flashinfer
 
-        indptr, indices, _, _ = _pages(work)
+        indptr, indices, last, _ = _pages(work)
         layer = work.layer
         rank = layer.v_head_dim
-        wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(_workspace(), backend=kind)
         lens = torch.tensor([0, *work.batch.query_lens_cpu], dtype=torch.int32)
+        wrapper = flashinfer.mla.BatchMLAPagedAttentionWrapper(
+            _workspace(),
+            use_cuda_graph=True,
+            qo_indptr=torch.zeros_like(lens, device="cuda"),
+            kv_indptr=torch.zeros_like(indptr, device="cuda"),
+            kv_indices=torch.zeros_like(indices),
+            kv_len_arr=torch.ones_like(last, device="cuda"),
+            backend=kind,
+        )
         keys, _ = _paged(work)
         wrapper.plan(
             lens.cumsum(0).to(torch.int32),
@@ -195,7 +240,8 @@ def _flashmla(work: Workload) -> Call:
 _CALLS: dict[tuple[str, str, str], Callable[[Workload], Call]] = {
     ("flashinfer", "mha", "decode"): _fa2_decode,
     ("flashinfer", "mha", "extend"): _prefill("fa2"),
-    ("flashinfer", "mla", "decode"): _mla("fa2"),
+    # `auto` is fa3 on Hopper, as in the adapter.
+    ("flashinfer", "mla", "decode"): _mla("auto"),
     ("fa3", "mha", "decode"): _prefill("fa3"),
     ("fa3", "mha", "extend"): _prefill("fa3"),
     ("fa3", "mla", "decode"): _mla("fa3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 from collections.abc import Callable
 
@@ -19,27 +20,44 @@ def graph_of(fn: Callable[[], object]) -> torch.cuda.CUDAGraph:
         fn()
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
         fn()
     return graph
 
 
+def nodes_of(graph: torch.cuda.CUDAGraph) -> int:
+    """How many kernels, copies and fills a graph records."""
+    count = ctypes.c_size_t()
+    ask = ctypes.CDLL("libcuda.so.1").cuGraphGetNodes
+    ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
+    status = ask(graph.raw_cuda_graph(), None, ctypes.byref(count))
+    if status:
+        raise RuntimeError(f"cuGraphGetNodes: error {status}")
+    return count.value
+
+
 def medians(
     runs: dict[str, Callable[[], object]], *, seconds: float = 0.15, least: int = 15
 ) -> dict[str, float]:
-    """Median milliseconds of each run, taken in turns so that a drift of clocks hits all alike."""
+    """Median milliseconds of each run, taken in turns so that a drift of clocks hits all alike.
+
+    Each timed run comes after one of itself and a flush of the L2 cache: data are cold for all, and
+    instructions equally warm, whichever kernel had the turn before. A large kernel that follows
+    another than itself takes some 10 us more.
+    """
     flush = torch.empty(_FLUSH, dtype=torch.int8, device="cuda")
     for run in runs.values():
         for _ in range(3):
             run()
     torch.cuda.synchronize()
     first = {name: _once(run, flush) for name, run in runs.items()}
-    rounds = max(least, min(300, int(seconds * 1e3 / max(1e-3, sum(first.values())))))
+    rounds = max(least, min(300, int(seconds * 1e3 / max(1e-3, 2 * sum(first.values())))))
     events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {n: [] for n in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            run()
             flush.zero_()
             start.record()
             run()
