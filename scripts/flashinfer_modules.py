@@ -110,8 +110,9 @@ def build(options: argparse.Namespace) -> int:
         wanted.append((spec, target))
     if options.names:
         wanted.sort(key=lambda pair: options.names.index(pair[0].name))
-    # A module's sources keep two cores busy; more modules at once keep more.
-    together = max(1, options.jobs // 2)
+    # A module's sources keep two cores busy; all modules at once keep more, without a wait for the
+    # slowest source of each.
+    together = max(1, len(wanted)) if options.jobs > 3 else 1
     failed = False
     for first in range(0, len(wanted), together):
         failed |= _build_together(wanted[first : first + together], options.jobs, until)
