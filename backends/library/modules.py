@@ -111,8 +111,8 @@ PACKING = "quantization"
 def _is_built(name: str) -> bool:
     from flashinfer.jit import env
 
-    folders = (env.FLASHINFER_AOT_DIR, env.FLASHINFER_JIT_DIR)
-    return any((Path(folder) / name / f"{name}.so").exists() for folder in folders)
+    # What FlashInfer compiled itself, in its folder for that, it loads through its compiler only.
+    return (Path(env.FLASHINFER_AOT_DIR) / name / f"{name}.so").exists()
 
 
 def _jit_is_off() -> bool:
