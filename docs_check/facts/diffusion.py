@@ -668,30 +668,40 @@ class DiffusionFacts:
         )
         if match and "/backends/" in segment.file:
             return (match[1],)
-        initials = {_initials(name): name for name in self.members}
+        short = {initials(name): name for name in self.members}
         parts = re.split(r"[_.]+", segment.qualname.lower())
         for size in (2, 1):
             for start in range(len(parts) - size + 1):
                 # `prepare_sta_param` is about SLIDING_TILE_ATTN.
                 part = "_".join(parts[start : start + size])
-                if len(part) >= 3 and part in initials:
-                    return (initials[part],)
+                if len(part) >= 3 and part in short:
+                    return (short[part],)
         return ()
 
     def _guarded(self, segment: Segment, guards: Iterable[Guard]) -> tuple[str, ...]:
-        """Members that a branch on `get_enum()` is for."""
+        """Members that a branch is for: by the enumeration, or by what the flag takes."""
         found: tuple[str, ...] = ()
         for guard in guards:
-            if not guard.holds:
+            test = guard.test
+            differs = isinstance(test, sx.Compare) and test.ops[0][0] in {"!=", "is not", "not in"}
+            if guard.holds is differs:
                 continue
             names = tuple(
-                part.name for part in sx.walk(guard.test)
-                if isinstance(part, sx.Attr) and part.name in self.members
-                and sx.last_part(part.value) == self.scan["enum"]["name"]
-            )  # fmt: skip
+                dict.fromkeys(
+                    name for part in sx.walk(test) if (name := self._named(part)) is not None
+                )
+            )
             if names:
                 found = names
         return found
+
+    def _named(self, node: sx.Expr) -> str | None:
+        """The member that an expression is, by its name or its value."""
+        if isinstance(node, sx.Attr) and sx.last_part(node.value) == self.scan["enum"]["name"]:
+            return node.name if node.name in self.members else None
+        if isinstance(node, sx.Const) and isinstance(node.value, str):
+            return node.value.upper() if node.value in self.values else None
+        return None
 
     def builder_parameters(self, member: str) -> dict[str, tuple[Any, bool, Place]]:
         """Parameters of the metadata builder of a member: default, whether there is one, place."""
@@ -798,7 +808,7 @@ class DiffusionFacts:
         return found
 
 
-def _initials(name: str) -> str:
+def initials(name: str) -> str:
     """`sta` for SLIDING_TILE_ATTN, `vsa_h3` for VIDEO_SPARSE_ATTN_H3."""
     words = name.lower().split("_")
     plain = [word for word in words if not any(char.isdigit() for char in word)]

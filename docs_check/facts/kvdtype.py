@@ -70,6 +70,12 @@ def support(
     told = list(_allowing(facts, backend, family, open_))
     if told:
         return Support("yes", [told[0].place], f"accepted: {', '.join(open_)}"), []
+    # What is refused on some machines is taken on the others.
+    limits = [one for one in restrictions(facts, backend, family, group) if one.machines]
+    if limits:
+        return Support(
+            "partial", [limits[0].place], limits[0].told, f"except that {limits[0].told}"
+        ), []  # fmt: skip
     return None, []
 
 
@@ -205,6 +211,7 @@ class Restriction:
     dtype: str
     told: str
     place: Place
+    machines: bool = False
 
 
 def restrictions(
@@ -234,7 +241,7 @@ def restrictions(
                 ]
                 if 0 < len(refused) < len(facts.machines.classes):
                     told = f"{dtype} is refused{_phase(effect)} on {facts.machines.titles(refused)}"
-                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place))
+                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place, True))
     return list(found.values())
 
 

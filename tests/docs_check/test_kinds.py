@@ -20,6 +20,7 @@ def added(tmp_path: Path, file: str, code: str, old: str = "") -> Path:
     path = tree / "sglang" / file
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     assert old in text
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.replace(old, code) if old else text + code, encoding="utf-8")
     return tree
 
@@ -240,4 +241,26 @@ def test_a_member_for_no_attention(tmp_path: Path) -> None:
     assert messages(page, MODERN) == [
         "review: `NO_ATTENTION` (`no_attention`) is a member of AttentionBackendEnum and has no"
         " row; it stands for none of the backends"
+    ]
+
+
+def test_keys_of_a_backend_that_a_branch_names_by_value(tmp_path: Path) -> None:
+    code = """
+
+def _metadata(server_args):
+    if server_args.attention_backend != "rocm_only":
+        return None
+    config = server_args.attention_backend_config or {}
+    return config.get("block_rows")
+
+
+def _step(self, server_args):
+    if self.attn_backend.get_enum() == AttentionBackendEnum.TILE_ATTN:
+        config = server_args.attention_backend_config or {}
+        return config.get("tile_rows", 4)
+"""
+    tree = added(tmp_path, f"{GENERATE}/pipelines_core/stages/denoising.py", code)
+    assert messages(DIFFUSION, tree) == [
+        "proved: `tile_rows` of `tile_attn` is not documented",
+        "proved: the keys of `rocm_only` are not documented: block_rows",
     ]

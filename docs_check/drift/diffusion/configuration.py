@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...facts.diffusion import DiffusionFacts, Key
+from ...facts.diffusion import DiffusionFacts, Key, initials
 from ...pages.claims import RowView, TableView
 from ..context import Context, RuleInfo, Spot, listed
 
@@ -165,6 +165,7 @@ def _missing(
             by_member.setdefault(member, {}).setdefault(key.name, key)
     for member, keys in by_member.items():
         if member in documented:
+            _beside(context, member, keys, heading)
             continue
         context.report(
             INFO, Spot(heading, 1), severity="info",
@@ -172,6 +173,24 @@ def _missing(
             claim=f"(omission) parameters of {member.lower()}",
             actual=f"{listed(keys, 'and')} are read",
             places=[key.place for key in list(keys.values())[:4]], subject=member.lower(),
+        )  # fmt: skip
+
+
+def _beside(context: Context, member: str, keys: dict[str, Key], heading: int) -> None:
+    """Keys of a backend that its table leaves out; a branch that several share tells nothing."""
+    own = {
+        name: key for name, key in keys.items()
+        if key.backends == (member,) or name.lower().startswith(f"{initials(member)}_")
+    }  # fmt: skip
+    own = {name: key for name, key in own.items() if name not in context.page.text}
+    if own:
+        context.report(
+            INFO, Spot(heading, 1), severity="info",
+            message=f"{listed([f'`{name}`' for name in own], 'and')} of `{member.lower()}` is not"
+            " documented",
+            claim=f"(omission) further parameters of {member.lower()}",
+            actual=f"{listed(own, 'and')} is read", places=[key.place for key in own.values()],
+            subject=member.lower(),
         )  # fmt: skip
 
 
