@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ class Runner:
                 report.startups.append("unchecked")
         suppressions = suppress.find(report.lines.text)
         kept, unused = suppress.apply(report, suppressions)
-        report.located = [one for one in kept if self._wanted(one.finding, settings)]
+        report.located = _once(one for one in kept if self._wanted(one.finding, settings))
         for one in unused:
             place = Place(one.line, one.column, one.line, one.end_column)
             what = f"[{', '.join(one.codes)}]" if one.codes else ""
@@ -388,6 +388,14 @@ class Runner:
         entry = judge.statements.codes.get(code, {"name": name, "severity": "warning"})
         return Finding(code, entry["name"], entry["severity"], message,
                        release=judge.release.name)  # fmt: skip
+
+
+def _once(found: Iterable[Located]) -> list[Located]:
+    """Each finding once, though several launches share the word that it is about."""
+    seen: dict[tuple[Any, ...], Located] = {}
+    for one in found:
+        seen.setdefault((one.finding.code, one.finding.message, one.place), one)
+    return list(seen.values())
 
 
 def _in_its_time(finding: Finding, judgement: Judgement, named: str | None) -> Finding:

@@ -272,9 +272,11 @@ class Commands:
     def _weighs(self, argv: list[Source], span: tuple[int, int], out: Extraction) -> bool:
         """Whether flags without a command are more than a mention of one."""
         flags = [word.text.partition("=")[0] for word in argv if word.text.startswith("--")]
-        if len(flags) > 1 or any("attention" in flag for flag in flags):
+        weighty = [flag for flag in flags if flag not in _ADDRESS]
+        if len(weighty) > 1 or any("attention" in flag for flag in flags):
             return True
-        out.skip(span[0], flags[0] if flags else "", "a single flag without a command")
+        named = (weighty or flags or [""])[0]
+        out.skip(span[0], named, "a single flag without a command")
         return False
 
     def _was_a_flag(self, name: str) -> bool:
@@ -386,6 +388,7 @@ class Commands:
         )
 
 
+_ADDRESS = ("--host", "--port")  # clients' settings have them too
 _IMAGE = re.compile(r"(?:[^/\s=]+/)*[^/\s=]*sglang[^/\s=]*", re.IGNORECASE)
 _PROGRAMS = frozenset(
     {"python", "python3", "bash", "sh", "ray", "torchrun", "srun", "mpirun", "mpiexec",

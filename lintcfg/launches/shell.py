@@ -282,7 +282,11 @@ class Shell:
         text = self.text(condition) if condition is not None else ""
         taken: dict[bool | None, list[State]] = {True: [], False: [], None: []}
         for state in states:
-            taken[_holds(text, state)].append(state)
+            known = _holds(text, state)
+            if known is None and len(branches) == 1 and _holds(text, state, defaults=True):
+                # The other way is for another value, and what was made of this one is not that's.
+                known = True
+            taken[known].append(state)
         after: list[State] = []
         if taken[True]:
             after += self.block(branches[0], taken[True])
@@ -445,7 +449,7 @@ class Shell:
         elif adds and not array:
             words = (join([made(f"${name}", place, known=False), *words]),)
         raw = self.text(value_node) if value_node is not None else ""
-        soft = ":-" in raw or ":=" in raw or any(
+        soft = _DEFAULT.search(raw) is not None or any(
             other.soft and f"${spelled}" in raw.replace("{", "")
             for spelled, other in state.variables.items()
         )  # fmt: skip
@@ -574,6 +578,7 @@ class Shell:
         )  # fmt: skip
         if shell.depth > _MAX_DEPTH:
             return
+        shell.consumed = self.consumed
         inner = State(dict(state.variables))
         for name, value in environment.items():
             inner.variables[name] = Value((value,), exported=True)
@@ -941,19 +946,27 @@ _EQUAL_TEST = re.compile(
 )
 
 
-def _holds(test: str, state: State) -> bool | None:
-    """Whether a simple test of one variable holds; None where that is not known."""
+_DEFAULT = re.compile(r"\$\{\w+:?[-=]")
+
+
+def _holds(test: str, state: State, *, defaults: bool = False) -> bool | None:
+    """Whether a simple test of one variable holds; None where that is not known.
+
+    A default that the environment may replace is known only with `defaults`.
+    """
     match = _EMPTY_TEST.match(test)
     if match is not None:
         value = state.variables.get(match.group(2))
-        if value is None or value.soft or any(word.open for word in value.words):
+        if value is None or (value.soft and not defaults) or any(word.open for word in value.words):
             return None
         filled = any(word.text for word in value.words[:1])
         return filled == (match.group(1) == "-n")
     match = _EQUAL_TEST.match(test)
     if match is not None:
         value = state.variables.get(match.group(1))
-        if value is None or value.soft or len(value.words) != 1 or value.words[0].open:
+        if value is None or (value.soft and not defaults):
+            return None
+        if len(value.words) != 1 or value.words[0].open:
             return None
         return (value.words[0].text == match.group(3)) == (match.group(2) != "!=")
     return None

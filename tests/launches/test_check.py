@@ -406,3 +406,13 @@ def test_a_configuration_file_that_sglang_refuses_is_told(
         "python3 -m sglang.launch_server --config server.yaml\n"
     )
     assert ("ATT108", 6) in checked(capsys, tmp_path / "a.sh", text)
+
+
+def test_a_word_that_several_launches_share_is_told_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launch = 'python3 -m sglang.launch_server --model-path org/m "${COMMON[@]}"'
+    text = f"COMMON=(--attention-backend fa9)\n{launch} --tp 1\n{launch} --tp 2\n"
+    assert checked(capsys, tmp_path / "a.sh", text) == [("ATT103", 1)]
+    apart = text.replace("fa9)", "fa3)").replace("--tp", "--attention-backend fa9 --tp")
+    assert checked(capsys, tmp_path / "a.sh", apart) == [("ATT103", 2), ("ATT103", 3)]
