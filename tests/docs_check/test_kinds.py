@@ -261,6 +261,6 @@ def _step(self, server_args):
 """
     tree = added(tmp_path, f"{GENERATE}/pipelines_core/stages/denoising.py", code)
     assert messages(DIFFUSION, tree) == [
-        "proved: `tile_rows` of `tile_attn` is not documented",
         "proved: the keys of `rocm_only` are not documented: block_rows",
+        "proved: `tile_rows` of `tile_attn` is not documented",
     ]
