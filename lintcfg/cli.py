@@ -40,9 +40,9 @@ def _check(arguments: Sequence[str]) -> int:
 
 
 def _launches(arguments: Sequence[str]) -> int:
-    from .commands.check import run_launches
+    from .commands.launches import run
 
-    return run_launches(arguments)
+    return run(arguments)
 
 
 def _exec(arguments: Sequence[str]) -> int:

@@ -16,8 +16,8 @@ import pytest
 from attn_lint.lintcfg import options as o
 from attn_lint.lintcfg.cli import dispatch, guarded
 from attn_lint.lintcfg.commands import batch as batch_command
-from attn_lint.lintcfg.commands import check as check_command
 from attn_lint.lintcfg.commands import exec as exec_command
+from attn_lint.lintcfg.commands import file_request as check_command
 from attn_lint.lintcfg.flags import load_flags
 from attn_lint.matrix.loader import ROOM, load, releases
 

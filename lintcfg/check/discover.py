@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from functools import lru_cache
+from pathlib import Path
 
 from ..errors import InputError
 
@@ -15,8 +17,8 @@ _NEVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv
                     ".mypy_cache", ".ruff_cache", ".pytest_cache"})  # fmt: skip
 
 
-def files(paths: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[Path]:
-    """Files below the paths, each once, in order. A file named itself is always taken.
+def files(paths: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+    """Files below the paths, each once and in order, and whether each was named itself.
 
     Raises:
         InputError: a path does not exist.
@@ -33,28 +35,48 @@ def files(paths: Sequence[str], exclude: Sequence[str] = ()) -> Iterator[Path]:
         found = _below(path) if is_folder else iter([path])
         for file in found:
             text = os.path.normpath(file)
-            if text in seen or (is_folder and _excluded(text, exclude)):
-                continue
-            seen.add(text)
-            yield Path(text)
-
-
-def _excluded(name: str, patterns: Sequence[str]) -> bool:
-    posix = PurePosixPath(name).as_posix()
-    return any(matches(posix, pattern) for pattern in patterns)
+            if text not in seen:
+                seen.add(text)
+                yield Path(text), not is_folder
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a path fits a pattern: a glob, or a folder that it lies in."""
-    pattern = pattern.rstrip("/")
-    if "**" in pattern:
-        pattern = pattern.replace("**/", "*").replace("/**", "/*")
-    return (
-        fnmatch.fnmatch(name, pattern)
-        or fnmatch.fnmatch(name, f"{pattern}/*")
-        or fnmatch.fnmatch(name, f"*/{pattern}")
-        or fnmatch.fnmatch(name, f"*/{pattern}/*")
-    )
+    """Whether a path fits a pattern: a glob, or a folder that it lies in.
+
+    A pattern may begin at any folder of the path; `*` stays within one name, `**` does not.
+    """
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    pattern = pattern.removeprefix("./").strip("/")
+    parts = []
+    place = 0
+    while place < len(pattern):
+        if pattern.startswith("**/", place):
+            parts.append("(?:[^/]+/)*")
+            place += 3
+        elif pattern.startswith("**", place):
+            parts.append(".*")
+            place += 2
+        elif pattern[place] == "*":
+            parts.append("[^/]*")
+            place += 1
+        elif pattern[place] == "?":
+            parts.append("[^/]")
+            place += 1
+        elif pattern[place] == "[" and (end := pattern.find("]", place + 2)) > 0:
+            inner = pattern[place + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]")
+            place = end + 1
+        else:
+            parts.append(re.escape(pattern[place]))
+            place += 1
+    try:
+        return re.compile(f"(?:.*/)?{''.join(parts)}(?:/.*)?", re.DOTALL)
+    except re.error:
+        return re.compile(re.escape(pattern))
 
 
 def _below(folder: Path) -> Iterator[Path]:

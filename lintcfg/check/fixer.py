@@ -25,7 +25,8 @@ _ATTEMPTS = 400
 _WAYS = 6
 #: The statement that a variable, an array or a key of that name is set by.
 _ASSIGNED = re.compile(
-    r"^[ \t]*(?:-[ \t]+)?(?:(?:export|local|readonly|typeset|declare|ENV|ARG|env)\b[ \t]+(?:-\w+[ \t]+)*)?"
+    r"^[ \t]*(?:-[ \t]+)?"
+    r"(?:(?:export|local|readonly|typeset|declare|ENV|ARG|env)\b[ \t]+(?:-\w+[ \t]+)*)?"
     r"([A-Za-z_]\w*)[ \t]*(?:[:?+]?=|:[ \t])"
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +36,8 @@ class Located:
     """One finding at its place in a file.
 
     `basis` says which machine and release it was judged for, and what told them; `changes`
-    together cure it; `variants` are the ways through the file on which it holds.
+    together cure it; `variants` are the ways through the file on which it holds. `fixable` says
+    whether `--fix` may try (`"safe"`), or only with `--unsafe-fixes` (`"unsafe"`).
     """
 
     path: str
@@ -45,6 +47,13 @@ class Located:
     basis: str = ""
     changes: tuple[Change, ...] = ()
     variants: list[int] = field(default_factory=list)
+    fixable: str = ""
+
+    def settle(self) -> None:
+        """Drop what only a fixer needs."""
+        if self.changes and self.finding.certain:
+            self.fixable = "safe" if all(change.safe for change in self.changes) else "unsafe"
+        self.changes = ()
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain JSON, with its place."""
@@ -58,7 +67,7 @@ class Located:
         }
         if self.basis:
             out["basis"] = self.basis
-        out["fixable"] = bool(self.changes) and self.finding.certain
+        out["fixable"] = bool(self.fixable)
         return out
 
 
@@ -83,3 +92,50 @@ class FileReport:
     def encoded(self, text: str) -> bytes:
         """The bytes of the file with another text in it."""
         return (self.mark + text).encode("utf-8")
+
+
+@dataclass(slots=True)
+class Told:
+    """What is told of one file: all that a report needs, and nothing of the file's text else.
+
+    Attributes:
+        launches: line and column at which each launch begins.
+        skipped: line, column, what and why of each thing passed over.
+        excerpts: the lines that findings stand on.
+        fails: whether a finding reaches the threshold.
+    """
+
+    path: str
+    located: list[Located] = field(default_factory=list)
+    launches: list[tuple[int, int]] = field(default_factory=list)
+    skipped: list[tuple[int, int, str, str]] = field(default_factory=list)
+    excerpts: dict[int, str] = field(default_factory=dict)
+    fails: bool = False
+
+    def line(self, number: int) -> str:
+        """Text of a line that a finding stands on; empty where the file was not read."""
+        return self.excerpts.get(number, "")
+
+
+def told(report: FileReport, *, fails: bool) -> Told:
+    """The part of a report that is kept."""
+    located = _once(report.located)
+    for one in located:
+        one.settle()
+    numbers = {one.place.line for one in located}
+    return Told(
+        report.path,
+        located,
+        [report.lines.place(found.start) for found in report.launches],
+        [(*report.lines.place(one.start), one.what, one.reason) for one in report.skipped],
+        {number: report.lines.line(number) for number in numbers} if report.lines.text else {},
+        fails,
+    )
+
+
+def _once(found: Iterable[Located]) -> list[Located]:
+    """Each finding once, though several launches share the word that it is about."""
+    seen: dict[tuple[object, ...], Located] = {}
+    for one in found:
+        seen.setdefault((one.finding.code, one.finding.message, one.place), one)
+    return list(seen.values())

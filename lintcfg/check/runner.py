@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,28 +18,21 @@ from ..judge import Judge, Judgement, Launch
 from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, worth_reading
 from ..launches.command import Commands
 from . import beside, suppress
+from .basis import Basis, Options, nearest, numbers
+from .basis import basis as basis_of
 from .changes import changes_for
-from .discover import matches
+from .configs import Configs, is_release, settings_for
+from .judged import Judged
+from .reasons import without_reason
 from .result import FileReport, Located, Place
+
+__all__ = ["MAX_BYTES", "Options", "Runner"]
 
 #: Larger files are not read; no launch script is that long.
 MAX_BYTES = 8 * 1024 * 1024
 _HEAD = 256
 #: Launches of more words are not judged; nobody types them.
 _MAX_WORDS = 4000
-#: Judgements kept for launches that say the same.
-_MAX_JUDGED = 512
-
-
-@dataclass(slots=True)
-class Options:
-    """What the command line asks for."""
-
-    gpu: str | None = None
-    cuda: str | None = None
-    sglang: str | None = None
-    folder: Path | None = None
-    require_reason: bool = False
 
 
 @dataclass(slots=True)
@@ -48,10 +41,11 @@ class Runner:
 
     options: Options
     config: Config
+    configs: Configs | None = None
     notes: list[str] = field(default_factory=list)
     _judges: dict[str, Judge] = field(default_factory=dict)
     _commands: Commands | None = None
-    _judged: dict[Any, Judgement | str] = field(default_factory=dict)
+    _judged: dict[str, Judged] = field(default_factory=dict)
 
     def judge(self, release: str) -> Judge:
         """The judge of a release."""
@@ -69,7 +63,10 @@ class Runner:
     @property
     def default_judge(self) -> Judge:
         """The judge of that release, or of the nearest one there is."""
-        return self.judge(self._nearest(self.default_release)[0])
+        return self.judge(self._nearest(self.default_release))
+
+    def _nearest(self, release: str) -> str:
+        return release if self.options.folder is not None else nearest(release)[0]
 
     @property
     def commands(self) -> Commands:
@@ -157,40 +154,25 @@ class Runner:
     def check_text(self, name: str, text: str) -> FileReport:
         """Check a text under a file's name."""
         report = self.extract(name, text)
-        settings = self.settings(name)
+        config = self.config_for(name)
+        settings = settings_for(name, config)
         for number, found in enumerate(report.launches):
             if found.engine == "sglang":
-                self._check(report, number, found, settings)
+                self._check(report, number, found, config, settings)
             else:
                 report.startups.append("unchecked")
-        suppressions = suppress.find(report.lines.text)
-        kept, unused = suppress.apply(report, suppressions)
-        report.located = _once(one for one in kept if self._wanted(one.finding, settings))
-        for one in unused:
-            place = Place(one.line, one.column, one.line, one.end_column)
-            what = f"[{', '.join(one.codes)}]" if one.codes else ""
-            finding = self._finding(
-                "ATT903", f"this comment silences nothing: ignore{what}", "unused-suppression"
-            )
-            if self._wanted(finding, settings):
-                report.located.append(Located(name, place, finding))
+        comments = suppress.find(report.lines.text, markup=kind_of(name) in ("markdown", "rst"))
+        kept = suppress.apply(report, comments.suppressions)
+        report.located = [one for one in kept if self._wanted(one.finding, settings)]
+        for located in self._comments(name, comments):
+            if self._wanted(located.finding, settings):
+                report.located.append(located)
         report.located.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
         return report
 
-    def settings(self, name: str) -> PathSettings:
-        """Settings of the configuration for a path."""
-        merged = PathSettings()
-        base = Path(self.config.path).parent if self.config.path is not None else None
-        shown = name
-        if base is not None:
-            try:
-                shown = Path(name).resolve().relative_to(base.resolve()).as_posix()
-            except (ValueError, OSError):
-                shown = name
-        for pattern, given in self.config.per_path.items():
-            if matches(shown, pattern):
-                merged = merged.updated(given)
-        return merged
+    def config_for(self, name: str) -> Config:
+        """The configuration that speaks for a file."""
+        return self.configs.for_file(name) if self.configs is not None else self.config
 
     def _wanted(self, finding: Finding, settings: PathSettings) -> bool:
         if not settings.ignore:
@@ -202,16 +184,30 @@ class Runner:
 
     # ---------------------------------------------------------------- launches
 
-    def _check(self, report: FileReport, number: int, found: Found, settings: PathSettings) -> None:
-        gpu, cuda, release, basis, exact = self._basis(found, settings)
-        judge = self.judge(release)
+    def _check(
+        self,
+        report: FileReport,
+        number: int,
+        found: Found,
+        config: Config,
+        settings: PathSettings,
+    ) -> None:
+        basis = basis_of(found, config, settings, self.options)
+        if not basis.exact:
+            self._note(
+                f"SGLang {basis.asked} is not in the matrix; launches that name it are judged by "
+                f"{basis.release}, the nearest release there is"
+            )
+        judge = self.judge(basis.release)
+        gpu = basis.gpu
         if gpu is not None:
             try:
                 gpu = judge.platforms.find(gpu)
             except UsageError as error:
                 if found.context.gpu is None:
                     raise
-                self._note(f"{report.path}: {error}")
+                if found.context.origin.get("gpu") != "comment":
+                    self._note(f"{report.path}: {error}")
                 gpu = None
         seen: dict[tuple[Any, ...], Located] = {}
         startups = []
@@ -220,10 +216,10 @@ class Runner:
                 continue  # a launcher reads such a file itself
             finding = self._finding(_CONFIG, message, "")
             report.located.append(
-                Located(report.path, report.place(start, start + 1), finding, number, basis)
+                Located(report.path, report.place(start, start + 1), finding, number, basis.told)
             )
         for position, variant in enumerate(found.variants):
-            judgement = self._judged_variant(judge, found, variant, gpu, cuda)
+            judgement = self._judged_variant(judge, found, variant, gpu, basis.cuda)
             if isinstance(judgement, str):
                 report.located.append(self._trouble(report, judgement, found.start))
                 continue
@@ -233,18 +229,18 @@ class Runner:
                     continue
                 if self._foreign(found, finding):
                     continue
-                finding = _in_its_time(finding, judgement, found.context.sglang)
+                finding = _in_its_time(finding, judgement, basis)
                 start, end = self._span(found, variant, finding)
                 key = (finding.code, finding.message, start)
                 if key not in seen:
                     seen[key] = Located(
-                        report.path, report.place(start, end), finding, number, basis,
-                        changes_for(finding, judgement, variant, judge.flags, exact=exact),
+                        report.path, report.place(start, end), finding, number, basis.told,
+                        changes_for(finding, judgement, variant, judge.flags, exact=basis.exact),
                     )  # fmt: skip
                     report.located.append(seen[key])
                 if finding.certain or not seen[key].finding.certain:
                     seen[key].variants.append(position)
-            if self.options.require_reason or self.config.require_reason:
+            if self.options.require_reason or config.require_reason:
                 self._reasons(report, number, judgement, variant)
         report.startups.append("/".join(dict.fromkeys(startups)) or "unchecked")
 
@@ -269,72 +265,20 @@ class Runner:
         model = found.context.model
         if model is not None and _is_missing(model):
             model = None
-        # A launcher's own defaults and a caller's further flags are not seen here.
-        partial = found.partial
-        key = (judge.release.name, argv, unknown, tuple(sorted(environment.items())), gpu, cuda,
-               model, partial)  # fmt: skip
-        known = self._judged.get(key)
-        if known is not None:
-            return known
         launch = Launch(
             argv, environment=environment, gpu=gpu, cuda=cuda, model=model, unknown=unknown,
-            partial=partial,
+            # A launcher's own defaults and a caller's further flags are not seen here.
+            partial=found.partial,
         )  # fmt: skip
+        judged = self._judged.get(judge.release.name)
+        if judged is None:
+            judged = self._judged[judge.release.name] = Judged(judge)
         try:
-            result: Judgement | str = judge.judge(launch)
+            return judged(launch)
         except UsageError:
-            result = judge.judge(replaced(launch, cuda=None))
+            return judged(replaced(launch, cuda=None))
         except RecursionError:
-            result = "this launch is nested too deeply to be judged"
-        if isinstance(result, Judgement):
-            # The states of every machine that was tried are heavy, and said all they had to say.
-            result.contexts = []
-        if len(self._judged) < _MAX_JUDGED:
-            self._judged[key] = result
-        return result
-
-    def _basis(
-        self, found: Found, settings: PathSettings
-    ) -> tuple[str | None, str | None, str, str, bool]:
-        """Machine, CUDA version and release to judge for, what told them, and if that is exact.
-
-        What the file says comes first, then the configuration for its path, then the command
-        line and the configuration's own defaults.
-        """
-        context = found.context
-        gpu, cuda, parts = context.gpu, context.cuda, []
-        if gpu:
-            parts.append(f"gpu {gpu} ({context.origin.get('gpu')})")
-        elif settings.gpu:
-            gpu = settings.gpu
-            parts.append(f"gpu {gpu} (configuration)")
-        else:
-            gpu = self.options.gpu or self.config.gpu
-            if gpu:
-                parts.append(f"gpu {gpu} (given)")
-        cuda = cuda or settings.cuda or self.options.cuda or self.config.cuda
-        asked = context.sglang or settings.sglang or self.default_release
-        release, exact = self._nearest(asked.removeprefix("v"))
-        if context.sglang:
-            parts.append(f"sglang {context.sglang} ({context.origin.get('sglang')})")
-        if not exact:
-            parts.append(f"judged by {release}")
-            self._note(
-                f"SGLang {asked} is not in the matrix; launches that name it are judged by "
-                f"{release}, the nearest release there is"
-            )
-        return gpu, cuda, release, ", ".join(parts), exact
-
-    def _nearest(self, release: str) -> tuple[str, bool]:
-        """The release of the matrix that is nearest to one asked for."""
-        if self.options.folder is not None:
-            return release, True
-        known = loader.releases() or [loader.DEFAULT_RELEASE]
-        if release in known:
-            return release, True
-        asked = _numbers(release)
-        later = [name for name in known if _numbers(name) >= asked]
-        return (later[0] if later else known[-1]), False
+            return "this launch is nested too deeply to be judged"
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -361,23 +305,57 @@ class Runner:
         self, report: FileReport, number: int, judgement: Judgement, variant: Variant
     ) -> None:
         """The opt-in rule: an explicit choice of a backend wants a reason beside it."""
-        for name, typed in judgement.parsed.typed.items():
-            if not name.endswith("attention_backend") or typed.index is None:
-                continue
-            word = variant.words[typed.index]
-            line = report.lines.place(word.start)[0]
-            if _has_comment(report.lines, line):
-                continue
+        found = report.launches[number]
+        for name, word in without_reason(found, judgement, variant, report.lines):
             place = report.place(word.start, word.end)
             if any(one.finding.code == "ATT405" and one.place == place for one in report.located):
                 continue
             finding = self._finding(
                 "ATT405",
-                f"{typed.name} overrides SGLang's own choice without a reason; "
+                f"{name} overrides SGLang's own choice without a reason; "
                 "say why in a comment on this line or above it",
                 "override-without-reason",
             )
             report.located.append(Located(report.path, place, finding, number))
+
+    def _comments(self, name: str, comments: suppress.Comments) -> Iterator[Located]:
+        """Comments that silence nothing, or say nothing that is understood."""
+        codes = self.default_judge.statements.codes
+        names = {entry["name"] for entry in codes.values()}
+        for one in comments.suppressions:
+            place = Place(one.line, one.column, one.line, one.end_column)
+            for code in one.unused:
+                what = f"[{code}]" if code else ""
+                message = f"this comment silences nothing: ignore{what}"
+                known = any(key.startswith(code.upper()) for key in codes) or code in names
+                if not known:
+                    message = f"this comment silences nothing: there is no code {code}"
+                yield Located(name, place, self._finding("ATT903", message, "unused-suppression"))
+        for odd in comments.oddities:
+            place = Place(odd.line, odd.column, odd.line, odd.end_column)
+            message = f"this comment tells attn-lint nothing: {odd.problem}"
+            yield Located(name, place, self._finding("ATT904", message, "unknown-comment"))
+        for line, column, setting, value in comments.settings:
+            problem = self._setting_problem(setting, value)
+            if problem is not None:
+                place = Place(line, column, line, column + 1)
+                message = f"this comment tells attn-lint nothing: {problem}"
+                yield Located(name, place, self._finding("ATT904", message, "unknown-comment"))
+
+    def _setting_problem(self, setting: str, value: str) -> str | None:
+        """What is wrong with a setting of a comment."""
+        platforms = self.default_judge.platforms
+        try:
+            if setting == "gpu":
+                platforms.find(value)
+            elif setting == "cuda":
+                row = next(row for row in platforms.rows if row["kind"] == "cuda")
+                platforms.values(row["name"], value)
+            elif not is_release(value):
+                return f"{value!r} is no release"
+        except UsageError as error:
+            return str(error).removeprefix("--")
+        return None
 
     def _trouble(self, report: FileReport, message: str, start: int) -> Located:
         finding = self._finding("ATT901", message, "lint-file")
@@ -390,29 +368,21 @@ class Runner:
                        release=judge.release.name)  # fmt: skip
 
 
-def _once(found: Iterable[Located]) -> list[Located]:
-    """Each finding once, though several launches share the word that it is about."""
-    seen: dict[tuple[Any, ...], Located] = {}
-    for one in found:
-        seen.setdefault((one.finding.code, one.finding.message, one.place), one)
-    return list(seen.values())
-
-
-def _in_its_time(finding: Finding, judgement: Judgement, named: str | None) -> Finding:
-    """A name that is gone by now, but not on the older release that the file names."""
-    if named is None or finding.label != "parse" or finding.span is None:
+def _in_its_time(finding: Finding, judgement: Judgement, basis: Basis) -> Finding:
+    """A name that is gone by now, but not on the older release that the launch runs on."""
+    if basis.exact or finding.label != "parse" or finding.span is None:
         return finding
-    asked = _numbers(named.removeprefix("v"))
+    asked = numbers(basis.asked)
     for problem in judgement.parsed.problems:
         history = problem.history
         if history is None or problem.message != finding.message:
             continue
-        there = _numbers(history["first_seen"]) <= asked < _numbers(history["removed_in"])
+        there = numbers(history["first_seen"]) <= asked < numbers(history["removed_in"])
         if there:
             return replaced(
                 finding,
                 severity="info",
-                message=f"{finding.message}; {named}, which the file names, still has it",
+                message=f"{finding.message}; {basis.asked}, which this runs on, still has it",
             )
     return finding
 
@@ -465,35 +435,8 @@ def _is_missing(path: str) -> bool:
         return True
 
 
-def _numbers(release: str) -> tuple[int, ...]:
-    parts = []
-    for part in release.split(".")[:3]:
-        digits = "".join(character for character in part if character.isdecimal())
-        parts.append(int(digits[:18] or 0))  # Python refuses to read thousands of digits
-    return tuple(parts)
-
-
 def _line_end(found: Found, variant: Variant) -> int:
     return found.start + 80 if found.end - found.start > 80 else found.end
-
-
-def _has_comment(lines: Lines, number: int) -> bool:
-    """Whether a comment stands on a line, or on its own on the one above."""
-    here = lines.line(number)
-    if _comment_start(here) is not None:
-        return True
-    if number > 1:
-        above = lines.line(number - 1).strip()
-        return above.startswith(("#", "//", "<!--"))
-    return False
-
-
-def _comment_start(line: str) -> int | None:
-    for mark in (" #", "\t#", " //"):
-        place = line.find(mark)
-        if place >= 0:
-            return place
-    return None
 
 
 def sources(found: Found) -> Sequence[Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...matrix import loader
@@ -50,21 +50,10 @@ class Request:
                 raise
             problem = f"{folder}: the data does not fit together: {error!r}"
             raise MatrixDataError([problem]) from None
-        self._check_codes(judge)
-        return judge
-
-    def _check_codes(self, judge: Judge) -> None:
-        """Refuse codes that select, ignore or regrade nothing."""
-        codes = judge.statements.codes
-        names = {entry["name"] for entry in codes.values()}
         patterns = [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)]
         patterns += [*self.config.select, *self.config.ignore, *self.config.severity]
-        for pattern in patterns:
-            known = any(code.startswith(pattern.upper()) for code in codes)
-            if not known and pattern not in names:
-                raise UsageError(
-                    f"no code or name starts with {pattern!r}; `attn-lint rule` lists all"
-                )
+        check_codes(judge.statements.codes, patterns)
+        return judge
 
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
@@ -84,15 +73,15 @@ class Request:
         ignore = [*self.given.all(o.IGNORE), *self.config.ignore]
         kept = []
         for finding in findings:
-            if select and not _matches(finding, select):
+            if select and not matches(finding, select):
                 continue
-            if _matches(finding, ignore):
+            if matches(finding, ignore):
                 continue
             level = next(
                 (
                     level
                     for pattern, level in self.config.severity.items()
-                    if _matches(finding, (pattern,))
+                    if matches(finding, (pattern,))
                 ),
                 None,
             )
@@ -113,7 +102,17 @@ class Request:
         return EXIT_FINDINGS if reached else EXIT_CLEAN
 
 
-def _matches(finding: Finding, patterns: Sequence[str]) -> bool:
+def check_codes(codes: Mapping[str, Any], patterns: Iterable[str]) -> None:
+    """Refuse codes that select, ignore or regrade nothing."""
+    names = {entry["name"] for entry in codes.values()}
+    for pattern in patterns:
+        known = any(code.startswith(pattern.upper()) for code in codes)
+        if not known and pattern not in names:
+            raise UsageError(f"no code or name starts with {pattern!r}; `attn-lint rule` lists all")
+
+
+def matches(finding: Finding, patterns: Sequence[str]) -> bool:
+    """Whether a finding has one of the codes, prefixes of codes or names."""
     return any(
         finding.code.startswith(pattern.upper()) or finding.name == pattern for pattern in patterns
     )

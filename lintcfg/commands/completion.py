@@ -48,7 +48,7 @@ def script(shell: str) -> str:
     """The script, with the flags and choices of the default release."""
     from ...matrix.loader import load
     from ..flags import load_flags
-    from .check import CHECK_OPTIONS, LIST_OPTIONS
+    from .file_request import CHECK_OPTIONS, LIST_OPTIONS
 
     release = load()
     table = load_flags(release)

@@ -15,7 +15,8 @@ _CUDA_TAG = re.compile(r":[^\s]*?-cu(\d{2})(\d)\b")
 _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
 )
-_COMMENT = re.compile(r"(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
+#: A comment that is quoted is spoken of, not said.
+_COMMENT = re.compile(r"(?<![`'\"])(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
 _GRES = re.compile(
     r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?=\s|[,:\"']|$)"
 )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..check.result import FileReport, Located
+from ..check.result import Located, Told
 from ..json_text import dumps
 
 HOME = "https://pypi.org/project/attn-lint/"
@@ -15,16 +15,16 @@ _GITLAB_LEVEL = {"error": "major", "warning": "minor", "info": "info"}
 _SARIF_LEVEL = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def _all(reports: Sequence[FileReport]) -> list[tuple[FileReport, Located]]:
+def _all(reports: Sequence[Told]) -> list[tuple[Told, Located]]:
     return [(report, located) for report in reports for located in report.located]
 
 
-def as_json(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+def as_json(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """A list of findings."""
     return dumps([located.to_json() for _, located in _all(reports)], indent=1)
 
 
-def as_github(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+def as_github(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """Workflow commands, one a line."""
     lines = []
     for report, located in _all(reports):
@@ -32,6 +32,8 @@ def as_github(reports: Sequence[FileReport], version: str, codes: Mapping[str, A
         message = f"{report.path}:{place.line}:{place.column}: {finding.code} {finding.message}"
         for fix in finding.fixes:
             message += f"\n  fix: {fix}"
+        if located.basis:
+            message += f"\n  {located.basis}"
         lines.append(
             f"::{_GITHUB_LEVEL[finding.severity]} "
             f"title={_property(f'attn-lint ({finding.code})')},file={_property(report.path)},"
@@ -49,19 +51,19 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def fingerprint(report: FileReport, located: Located, seen: dict[str, int]) -> str:
+def fingerprint(report: Told, located: Located, seen: dict[str, int]) -> str:
     """A mark of a finding that survives a move to another line."""
     import hashlib
 
     finding, place = located.finding, located.place
-    text = report.lines.line(place.line).strip() if report.lines.text else ""
+    text = report.line(place.line).strip()
     base = "\0".join((report.path, finding.code, finding.message, text))
     number = seen.get(base, 0)
     seen[base] = number + 1
     return hashlib.sha256(f"{base}\0{number}".encode("utf-8", "replace")).hexdigest()
 
 
-def as_gitlab(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+def as_gitlab(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """A code quality report."""
     seen: dict[str, int] = {}
     return json.dumps(
@@ -88,7 +90,7 @@ def as_gitlab(reports: Sequence[FileReport], version: str, codes: Mapping[str, A
     )
 
 
-def as_sarif(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """SARIF 2.1.0."""
     from urllib.parse import quote
 
@@ -124,6 +126,8 @@ def as_sarif(reports: Sequence[FileReport], version: str, codes: Mapping[str, An
             ],
             "partialFingerprints": {"attnLint/v1": fingerprint(report, located, seen)},
         }
+        if located.basis:
+            result["properties"] = {"basis": located.basis}
         results.append(result)
     return json.dumps(
         {
@@ -177,7 +181,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else text + "."
 
 
-def as_junit(reports: Sequence[FileReport], version: str, codes: Mapping[str, Any]) -> str:
+def as_junit(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """A JUnit report: a suite for each file with launches, a case for each finding."""
     from xml.sax.saxutils import escape, quoteattr
 
@@ -228,7 +232,7 @@ def _clean(text: str) -> str:
     )
 
 
-Reporter = Callable[[Sequence[FileReport], str, Mapping[str, Any]], str]
+Reporter = Callable[[Sequence[Told], str, Mapping[str, Any]], str]
 
 #: Formats that print one document, also when nothing was found.
 BY_NAME: dict[str, Reporter] = {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..check.result import FileReport, Located
-from ..terminal import Style
+from ..check.result import Located, Told
+from ..terminal import Style, printable
 
 #: Longest source line that is shown whole.
 _WIDTH = 160
 
 
-def render(reports: Sequence[FileReport], style: Style, *, verbose: bool = False) -> Iterator[str]:
+def render(reports: Sequence[Told], style: Style, *, verbose: bool = False) -> Iterator[str]:
     """The report, a piece for each finding."""
     for report in reports:
         for located in report.located:
@@ -21,40 +21,37 @@ def render(reports: Sequence[FileReport], style: Style, *, verbose: bool = False
             for text in folded(report):
                 yield style("dim", text)
         if verbose:
-            for skipped in report.skipped:
-                line, column = report.lines.place(skipped.start)
+            for line, column, what, reason in report.skipped:
                 yield style(
-                    "dim", f"{report.path}:{line}:{column}: skipped {skipped.what}: "
-                    f"{skipped.reason}",
-                )  # fmt: skip
+                    "dim", f"{printable(report.path)}:{line}:{column}: skipped {what}: {reason}"
+                )
 
 
-def folded(report: FileReport) -> Iterator[str]:
+def folded(report: Told) -> Iterator[str]:
     """A line for each launch about what hangs on a machine or a model that nobody named."""
     counts: dict[int | None, list[Located]] = {}
     for located in report.located:
         if not located.finding.certain:
             counts.setdefault(located.launch, []).append(located)
     for launch, several in counts.items():
-        start = report.launches[launch].start if launch is not None else 0
-        line, column = report.lines.place(start)
+        line, column = report.launches[launch] if launch is not None else (1, 1)
         on = sorted({name for one in several for name in one.finding.depends_on}) or ["context"]
         number = len({(one.finding.code, one.finding.message) for one in several})
         told = _count(number, "statement hangs", "statements hang")
         yield (
-            f"{report.path}:{line}:{column}: {told} on the "
+            f"{printable(report.path)}:{line}:{column}: {told} on the "
             f"{' and the '.join(on)}, which the file does not tell; --verbose shows "
             f"{'it' if number == 1 else 'them'}"
         )
 
 
-def block(report: FileReport, located: Located, style: Style) -> str:
+def block(report: Told, located: Located, style: Style) -> str:
     """One finding."""
     finding, place = located.finding, located.place
     head = style(finding.severity, f"{finding.severity}[{finding.code}]")
-    where = style("bold", f"{report.path}:{place.line}:{place.column}:")
+    where = style("bold", f"{printable(report.path)}:{place.line}:{place.column}:")
     lines = [f"{where} {head} {finding.message}"]
-    text = report.lines.line(place.line) if report.lines.text else ""
+    text = report.line(place.line)
     if text:
         lines += _excerpt(text, located, style)
     if finding.platforms or finding.families:
@@ -92,6 +89,8 @@ def _excerpt(text: str, located: Located, style: Style) -> list[str]:
         start = max(0, min(first - 40, len(text) - _WIDTH))
         text = text[start : start + _WIDTH]
     first, last = first - start, min(last - start, len(text))
+    # What a file holds must not act on the terminal; each character keeps its place.
+    text = "".join(one if one == "\t" or one.isprintable() else "\ufffd" for one in text)
     # A tab under a tab keeps the carets in line whatever its width.
     lead = "".join("\t" if character == "\t" else " " for character in text[:first])
     carets = "^" * max(1, last - first)
@@ -102,7 +101,7 @@ def _excerpt(text: str, located: Located, style: Style) -> list[str]:
     ]
 
 
-def concise(reports: Sequence[FileReport], *, verbose: bool = False) -> Iterator[str]:
+def concise(reports: Sequence[Told], *, verbose: bool = False) -> Iterator[str]:
     """One line for each finding."""
     for report in reports:
         for located in report.located:
@@ -110,12 +109,12 @@ def concise(reports: Sequence[FileReport], *, verbose: bool = False) -> Iterator
                 continue
             finding, place = located.finding, located.place
             yield (
-                f"{report.path}:{place.line}:{place.column}: {finding.severity} "
-                f"{finding.code} {finding.message}"
+                f"{printable(report.path)}:{place.line}:{place.column}: {finding.severity} "
+                f"{finding.code} {finding.message}{f' [{located.basis}]' if located.basis else ''}"
             )
 
 
-def summary(reports: Sequence[FileReport], files: int) -> str:
+def summary(reports: Sequence[Told], files: int) -> str:
     """One line about everything."""
     counts = {"error": 0, "warning": 0, "info": 0}
     for report in reports:
@@ -130,8 +129,19 @@ def summary(reports: Sequence[FileReport], files: int) -> str:
     )
     return (
         f"{_count(launches, 'launch', 'launches')} in {_count(files, 'file', 'files')}: "
-        f"{told or 'nothing to report'}"
+        f"{told or 'nothing to report'}{cures(reports)}"
     )
+
+
+def cures(reports: Sequence[Told]) -> str:
+    """How many of the findings can be fixed, and with which option."""
+    kinds = [one.fixable for report in reports for one in report.located]
+    safe, unsafe = kinds.count("safe"), kinds.count("unsafe")
+    if not safe and not unsafe:
+        return ""
+    parts = [f"{safe} fixable with --fix"] if safe else []
+    parts += [f"{unsafe} with --fix --unsafe-fixes"] if unsafe else []
+    return f" ({', '.join(parts)})"
 
 
 def _count(number: int, one: str, many: str) -> str:

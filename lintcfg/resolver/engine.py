@@ -156,6 +156,9 @@ class Program:
             f"env.{name}": variable["default"] for name, variable in self.environment.items()
         }
         self._renamed: dict[tuple[str, int], tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        self.recorded: set[str] = set()
+        self._watched: frozenset[str] = frozenset()
+        self._without: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
         self._library_data = data["libraries"]
         self._libraries: dict[str, list[Rule]] = {}
         self.stages = [
@@ -248,7 +251,7 @@ class Program:
             environment: SGLang's variables as they are set.
         """
         typed = frozenset(typed)
-        state = RunState(values, values, typed)
+        state = RunState(self._eager(values), values, typed, self.recorded)
         state.update(self.virtual_fields)
         if platform is not None:
             state.update(platform)
@@ -273,6 +276,23 @@ class Program:
             self, startup, run.stopped_at, run.state, run.events, run.trace,
             frozenset(run.open_names),
         )  # fmt: skip
+
+    def record(self, names: frozenset[str] = frozenset()) -> set[str]:
+        """Note from now on which of the flags are read at all; returns what gathers them."""
+        self._watched = names
+        self.recorded = set()
+        self._without = None
+        return self.recorded
+
+    def _eager(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Values without those that are watched: these enter the state when they are read."""
+        if not self._watched:
+            return values
+        if self._without is None or self._without[0] is not values:
+            watched = self._watched
+            rest = {name: value for name, value in values.items() if name not in watched}
+            self._without = (values, rest)
+        return self._without[1]
 
     def _prefixed(self, prefix: str, traits: Mapping[str, Any]) -> dict[str, Any]:
         """Traits under their full names; the same mapping is renamed once."""
@@ -502,21 +522,31 @@ class RunState(NameState):
     model that is in turn.
     """
 
-    __slots__ = ("given", "typed", "worker")
+    __slots__ = ("given", "recorded", "typed", "worker")
 
     def __init__(
-        self, state: Mapping[str, Any], given: Mapping[str, Any], typed: frozenset[str]
+        self,
+        state: Mapping[str, Any],
+        given: Mapping[str, Any],
+        typed: frozenset[str],
+        recorded: set[str],
     ) -> None:
         super().__init__(state)
         self.given = given
         self.typed = typed
+        self.recorded = recorded
         self.worker: Mapping[str, Any] = {}
 
     def __missing__(self, name: str) -> Any:
+        if name in self.given:  # a flag that is watched
+            self.recorded.add(name)
+            value = self[name] = self.given[name]
+            return value
         space, _, rest = name.partition(".")
         if space == "worker":
             return self.worker.get(rest, UNKNOWN)
         if space == "raw":
+            self.recorded.add(rest)
             return self.given.get(rest, UNKNOWN)
         if space == "typed":
             return rest in self.typed
