@@ -38,8 +38,13 @@ def show(
     backend: Annotated[Optional[str], typer.Option(help="One backend only.")] = None,  # noqa: UP045
     family: Annotated[Optional[str], typer.Option(help="One family: mha, mla, …")] = None,  # noqa: UP045
     output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
-    sglang: Release = loader.DEFAULT_RELEASE,
-    engine: Annotated[str, typer.Option(help="Whose matrix.")] = loader.DEFAULT_ENGINE,
+    sglang: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--sglang", "--release", help="Release of the engine (default: the newest)."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Whose matrix: sglang, or bundled for our own backends.")
+    ] = loader.DEFAULT_ENGINE,
 ) -> int:
     """Show what each backend supports, cell by cell."""
     from .commands.matrix_show import run as run_show

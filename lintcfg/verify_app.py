@@ -58,6 +58,10 @@ def verify(
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds for a run of a probe, compiling included.")
     ] = 240,
+    budget: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=1, help="Seconds for the whole: every probe once first, then more seeds."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="End with 1 where the matrix and the run disagree.")
     ] = False,
@@ -89,7 +93,7 @@ def verify(
         raise UsageError(f"{output_file}: no such folder")
     asked = Asked(
         backends=backend or (), cells=cell or (), device=device.value if device else None,
-        seeds=seeds, first_seed=seed, jobs=jobs, timeout=timeout,
+        seeds=seeds, first_seed=seed, jobs=jobs, timeout=timeout, budget=budget,
         output_format=output_format.value, output_file=output_file,
         check=check, evidence=evidence or (), quiet=quiet,
     )  # fmt: skip
@@ -107,6 +111,20 @@ def merge(
     from ..backends.verify.commands import merge as run_merge
 
     return run_merge(files, output)
+
+
+@app.command("rows")
+def rows(
+    backend: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--backend", help="This backend only; may be given again."),
+    ] = None,
+) -> int:
+    """Write the rows of the bundled matrix anew from the evidence beside it (in a checkout)."""
+    from ..backends.verify.commands import Asked
+    from ..backends.verify.commands import rows as run_rows
+
+    return run_rows(Asked(backends=backend or ()))
 
 
 def run(arguments: Sequence[str]) -> int:

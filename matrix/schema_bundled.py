@@ -14,8 +14,6 @@ from .schema import Strict
 
 Support = Literal["yes", "no", "partial", "untested"]
 Family = Literal["mha", "mla"]
-#: Changed when a reader of older files would misread a new one.
-EVIDENCE_SCHEMA = 1
 
 
 class BundledCell(Strict):
@@ -24,6 +22,9 @@ class BundledCell(Strict):
     title: str
     short: str = Field(max_length=8)
     group: str
+    engine_cell: str | None = Field(
+        None, description="column of the engine's matrix that asks the same of the same kernels"
+    )
     families: list[Family] | None = Field(None, description="all of them where it is not given")
     probes: list[dict[str, Any]] = Field(min_length=1)
 

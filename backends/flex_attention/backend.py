@@ -83,8 +83,10 @@ class FlexAttnBackend(AttentionBackend):
             # The sink is one more term of the softmax's sum: exp(lse) of exp(lse) + exp(sink).
             sink = sinks.view(heads, 1, -1).expand(-1, shape.tokens, -1).reshape(heads, -1)
             out = (out.float() * torch.sigmoid(lse.float() - sink)[..., None]).to(q.dtype)
-        if layer.v_scale != 1.0:
-            out = out * layer.v_scale
+        # An MLA layer's values are a part of its keys, stored with their scale.
+        v_scale = layer.k_scale if layer.is_mla else layer.v_scale
+        if v_scale != 1.0:
+            out = out * v_scale
         out = out.view(shape.rows, heads, shape.tokens, -1, layer.v_head_dim).transpose(1, 2)
         return out.reshape(batch.num_tokens, layer.tp_q_head_num, layer.v_head_dim)
 

@@ -1,135 +1,198 @@
-"""Holds evidence against the matrix and against what backends declare; imports no torch."""
+"""Holds evidence against the matrix and against what backends declare; imports no torch.
+
+Every check goes both ways: a cell without evidence is as wrong as evidence without a cell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...matrix import evidence
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
 from .probes import Catalogue, plan
+from .rows import rows_of
 
 Json = dict[str, Any]
+Declared = Mapping[str, Capabilities]
 
 
-def against_matrix(
-    runs: Sequence[Json],
-    release: Release,
-    found: Catalogue,
-    capabilities: Mapping[str, Capabilities],
+def committed(release: Release, found: Catalogue, declared: Declared) -> list[str]:
+    """Every disagreement between the matrix, the evidence beside it, and what backends declare."""
+    files: dict[str, list[Json]] = release["evidence"]
+    problems = list(_names(release, declared))
+    for name, capabilities in declared.items():
+        made = rows_of(files, capabilities, found, release["bundled"]["architectures"])
+        said = release["rows"].get(name, {})
+        for family in dict.fromkeys([*made, *said]):
+            ours, theirs = made.get(family, {}), said.get(family, {})
+            for architecture in dict.fromkeys([*ours, *theirs]):
+                place = f"{name} {family} {architecture}"
+                if architecture not in ours:
+                    problems.append(f"{place}: {name} does not declare that it runs there")
+                elif architecture not in theirs:
+                    problems.append(f"{place}: the matrix has no row, not even untested")
+                else:
+                    problems += _cells(place, theirs[architecture], ours[architecture])
+    runs = [run for each in files.values() for run in each]
+    return problems + _evidence(runs, release, found, declared)
+
+
+def files_given(
+    runs: Sequence[Json], release: Release, found: Catalogue, declared: Declared
 ) -> list[str]:
-    """Every disagreement between evidence, the matrix and what backends declare.
-
-    Looked at are the backends and architectures that the evidence speaks of, cell by cell, in both
-    directions.
-    """
+    """Disagreements of evidence files with the matrix, on the architectures that they are from."""
     problems: list[str] = []
     for architecture in dict.fromkeys(run["machine"]["architecture"] for run in runs):
         here = evidence.of_architecture(runs, architecture)
-        for backend in dict.fromkeys(name for run in here for name in run["backends"]):
-            if backend not in capabilities:
-                problems.append(f"{backend}: evidence of a backend that is not bundled")
-                continue
-            for family in found.families:
-                seen = evidence.probes_of(here, backend, family)
-                place = f"{backend} {family} {architecture}"
-                problems += _rows(place, seen, release, backend, family, architecture, None)
-            problems += _declared(here, found, capabilities[backend], architecture, release)
-    return problems
+        for name, capabilities in declared.items():
+            tested = any(name in run["backends"] for run in here)
+            problems += _against(release, found, capabilities, architecture, here, tested=tested)
+    return problems + _evidence(runs, release, found, declared)
 
 
-def run_against_matrix(
-    run: Json, release: Release, found: Catalogue, capabilities: Mapping[str, Capabilities]
-) -> list[str]:
-    """As `against_matrix`, for a run just made: of the backends and cells that it covers."""
+def run_made(run: Json, release: Release, found: Catalogue, declared: Declared) -> list[str]:
+    """Disagreements of a run just made, in the backends and cells that it covers."""
     architecture = run["machine"]["architecture"]
     problems: list[str] = []
-    for backend in run["backends"]:
-        for family in found.families:
-            seen = evidence.probes_of([run], backend, family)
-            covered = {cell for cells in run["backends"][backend].values() for cell in cells}
-            place = f"{backend} {family} {architecture}"
-            problems += _rows(place, seen, release, backend, family, architecture, covered)
+    for name in run["backends"]:
+        covered = {cell for cells in run["backends"][name].values() for cell in cells}
+        problems += _against(
+            release, found, declared[name], architecture, [run], tested=True, covered=covered
+        )
     return problems
 
 
-def _rows(
-    place: str,
-    seen: Mapping[str, Mapping[str, Sequence[Json]]],
+def notes(run: Json, release: Release) -> list[str]:
+    """Versions of a run that no evidence of its architecture was made with."""
+    architecture = run["machine"]["architecture"]
+    files = release["evidence"]
+    known = [r for each in files.values() for r in evidence.of_architecture(each, architecture)]
+    found = []
+    for package, version in run["versions"].items():
+        there = {r["versions"].get(package) for r in known} - {None}
+        if there and version not in there:
+            listed = ", ".join(sorted(map(str, there)))
+            found.append(f"{package} {version} here; the evidence was made with {listed}")
+    return found
+
+
+def _names(release: Release, declared: Declared) -> Iterator[str]:
+    for name in release["rows"]:
+        if name not in declared:
+            yield f"{name}: the matrix has a row, no backend of that name is bundled"
+    for name in declared:
+        if name not in release["rows"]:
+            yield f"{name}: the matrix has no row"
+
+
+def _against(
     release: Release,
-    backend: str,
-    family: str,
-    architecture: str,
-    covered: set[str] | None,
-) -> Iterator[str]:
-    """Differences between cells that the evidence makes and those of the matrix."""
-    said = (release["rows"] or {}).get(backend, {}).get(family, {}).get(architecture, {})
-    if said == "untested":
-        said = {}
-    for cell in dict.fromkeys([*seen, *said]):
-        if covered is not None and cell not in covered:
-            continue
-        claimed = said.get(cell)
-        file = (claimed or {}).get("probe", "")
-        made = evidence.support(seen[cell], file) if cell in seen else None
-        if made is not None and made["support"] == "bad":
-            for name, each in seen[cell].items():
-                if evidence.verdict(each) in evidence.BAD:
-                    text = next((one["text"] for one in each if one.get("text")), "")
-                    yield f"{place} {cell}: [{name}] {evidence.verdict(each)}: {text}"
-        elif made is None:
-            yield f"{place} {cell}: the matrix says {_say(claimed)}, there is no evidence"
-        elif claimed is None:
-            yield f"{place} {cell}: the evidence says {_say(made)}, the matrix has no such cell"
-        elif not _same(claimed, made):
-            yield f"{place} {cell}: the matrix says {_say(claimed)}, the evidence {_say(made)}"
-
-
-def _same(claimed: Json, made: Json) -> bool:
-    return all(claimed.get(key) == made.get(key) for key in ("support", "when", "refuses"))
-
-
-def _say(cell: Json | None) -> str:
-    if cell is None:
-        return "nothing"
-    if cell["support"] != "partial":
-        return str(cell["support"])
-    return f"partial ({cell['when']}; refused: {', '.join(cell['refuses'])})"
-
-
-def _declared(
-    runs: Sequence[Json],
     found: Catalogue,
     capabilities: Capabilities,
     architecture: str,
-    release: Release,
+    runs: Sequence[Json],
+    *,
+    tested: bool,
+    covered: Collection[str] | None = None,
 ) -> Iterator[str]:
-    """Differences between what a backend declares today and what it did when evidence was made."""
+    """Differences between one backend's cells and what runs on one architecture say of them."""
     entry = release["bundled"]["architectures"].get(architecture)
     if entry is None:
         yield f"{architecture}: no such architecture in the data of the bundled backends"
         return
-    capability = tuple(entry["capability"]) if entry.get("capability") else None
+    said = release["rows"].get(capabilities.name, {})
+    made = rows_of({"": runs}, capabilities, found, {architecture: entry})
+    for family in dict.fromkeys([*made, *said]):
+        place = f"{capabilities.name} {family} {architecture}"
+        claimed = said.get(family, {}).get(architecture, {})
+        ours = made.get(family, {}).get(architecture, {}) if tested else {}
+        yield from _cells(place, claimed, ours, covered, sources=False)
+
+
+def _cells(
+    place: str,
+    claimed: Mapping[str, Json] | str,
+    made: Mapping[str, Json] | str,
+    covered: Collection[str] | None = None,
+    *,
+    sources: bool = True,
+) -> Iterator[str]:
+    """Differences between the cells that the matrix claims and those that evidence makes."""
+    claimed = {} if isinstance(claimed, str) else claimed
+    made = {} if isinstance(made, str) else made
+    keys = ("support", "when", "refuses", "probe") if sources else ("support", "when", "refuses")
+    for cell in dict.fromkeys([*claimed, *made]):
+        if covered is not None and cell not in covered:
+            continue
+        ours, theirs = made.get(cell), claimed.get(cell)
+        if ours is not None and ours["support"] == "bad":
+            continue  # each of its probes is told with what went wrong
+        if ours is None:
+            yield f"{place} {cell}: the matrix says {_say(theirs)}, there is no evidence"
+        elif theirs is None:
+            yield f"{place} {cell}: the evidence says {_say(ours)}, the matrix has no such cell"
+        elif any(ours.get(key) != theirs.get(key) for key in keys):
+            yield f"{place} {cell}: the matrix says {_say(theirs)}, the evidence {_say(ours)}"
+
+
+def _say(cell: Json | None) -> str:
+    assert cell is not None
+    text = str(cell["support"])
+    if cell["support"] == "partial":
+        text += f" ({cell['when']}; refused: {', '.join(cell['refuses'])})"
+    return text + (f" by {cell['probe']}.json" if cell.get("probe") else "")
+
+
+def _evidence(
+    runs: Sequence[Json], release: Release, found: Catalogue, declared: Declared
+) -> list[str]:
+    """What is wrong with evidence itself: bad outcomes, and what does not fit today's backends."""
+    problems: list[str] = []
+    for architecture in dict.fromkeys(run["machine"]["architecture"] for run in runs):
+        here = evidence.of_architecture(runs, architecture)
+        entry = release["bundled"]["architectures"].get(architecture)
+        for name in dict.fromkeys(name for run in here for name in run["backends"]):
+            place = f"{name} {architecture}"
+            if name not in declared:
+                problems.append(f"{place}: evidence of a backend that is not bundled")
+            elif entry is not None:
+                problems += _declared(place, here, found, declared[name], entry)
+    return problems
+
+
+def _declared(
+    place: str,
+    runs: Sequence[Json],
+    found: Catalogue,
+    capabilities: Capabilities,
+    architecture: Mapping[str, Any],
+) -> Iterator[str]:
+    """Differences between what a backend declares today and what it did in a run."""
+    capability = tuple(architecture["capability"]) if architecture.get("capability") else None
     planned = {
         (task.family, task.probe.cell, task.probe.name): bool(task.refusals)
-        for task in plan(found, capabilities, entry["device"], capability)
+        for task in plan(found, capabilities, architecture["device"], capability)
     }
     seen = {
-        (family, cell, name): evidence.verdict(each)
+        (family, cell, name): each
         for family in found.families
         for cell, probes in evidence.probes_of(runs, capabilities.name, family).items()
         for name, each in probes.items()
     }
-    place = f"{capabilities.name} {architecture}"
     for key in dict.fromkeys([*planned, *seen]):
         family, cell, name = key
         where = f"{place} {family} {cell} [{name}]"
-        if key not in seen:
+        verdict = evidence.verdict(seen[key]) if key in seen else None
+        if verdict in evidence.BAD:
+            texts = [one["text"] for one in seen[key] if one.get("text")]
+            yield f"{where}: {verdict}: {'; '.join(texts) or 'runs disagree'}"
+        elif verdict is None:
             yield f"{where}: no evidence; run verify there again"
         elif key not in planned:
-            yield f"{where}: evidence of a probe that there is no more; run verify there again"
-        elif planned[key] and seen[key] == "right":
-            yield f"{where}: declared as refused by now; the evidence carried it"
-        elif not planned[key] and seen[key] == "refused":
-            yield f"{where}: declared as carried by now; the evidence refused it"
+            yield f"{where}: evidence of a probe that is no more; run verify there again"
+        elif planned[key] and verdict == "right":
+            yield f"{where}: refused as declared by now, carried in the evidence"
+        elif not planned[key] and verdict == "refused":
+            yield f"{where}: carried as declared by now, refused in the evidence"

@@ -17,8 +17,10 @@ from .. import bundled  # noqa: F401  # registers
 from ..registry import CAPABILITIES, capabilities_of, missing_packages
 from . import check, machine, record, report
 from .errors import VerifyError
+from .outcome import RIGHT
 from .pool import Result, Settings, run_all
 from .probes import Catalogue, Task, catalogue, plan
+from .rows import rows_of, write_rows
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
@@ -38,6 +40,7 @@ class Asked:
     first_seed: int = 0
     jobs: int | None = None
     timeout: float = TIMEOUT
+    budget: float | None = None
     output_format: str = "text"
     output_file: Path | None = None
     check: bool = False
@@ -53,14 +56,17 @@ def run(asked: Asked) -> int:
         if not asked.check:
             raise VerifyError("--evidence goes with --check: files are held against the matrix")
         runs = evidence.merge(evidence.read(path) for path in asked.evidence)
-        return _tell_check(check.against_matrix(runs, release, found, CAPABILITIES), asked)
+        return _tell_check(check.files_given(runs, release, found, CAPABILITIES), asked)
     names = _backends(asked.backends)
     cells = _cells(found, asked.cells)
     here = _here(asked.device)
     made = _run(asked, found, names, cells, here)
-    problems = [f"{place}: {text}" for place, text in _bad(made)]
+    bad = [f"{place}: {text}" for place, text in _bad(made)]
+    differences = []
     if asked.check:
-        problems += check.run_against_matrix(made, release, found, CAPABILITIES)
+        differences = check.run_made(made, release, found, CAPABILITIES)
+        differences += check.committed(release, found, CAPABILITIES)
+    problems = [*bad, *differences]
     if asked.output_file is not None:
         write_atomically(asked.output_file, evidence.dump([made]))
     if asked.output_format == "json":
@@ -69,9 +75,44 @@ def run(asked: Asked) -> int:
         for problem in problems:
             print(problem, file=sys.stderr)
     else:
-        extra = problems[len(list(_bad(made))) :]
-        report.text(made, found, extra, verbose=not asked.quiet)
+        report.text(made, found, differences, verbose=not asked.quiet)
+        if asked.check:
+            _say_checked(differences, check.notes(made, release))
     return EXIT_FINDINGS if problems else EXIT_CLEAN
+
+
+def _say_checked(differences: Sequence[str], notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"note: {note}")
+    count = len(differences)
+    print(f"{count} disagreement{'s' if count != 1 else ''} with the matrix")
+
+
+def rows(asked: Asked) -> int:
+    """Write the matrix's rows anew from the evidence beside it."""
+    release = newest()
+    folder = Path(loader.data_folder(ENGINE, release.name))
+    if not os.access(folder, os.W_OK):
+        raise VerifyError(f"{folder}: rows are written in a checkout; this folder can't be")
+    found = catalogue(release["bundled"])
+    architectures = release["bundled"]["architectures"]
+    (folder / "backends").mkdir(exist_ok=True)
+    for name in _backends(asked.backends):
+        made = rows_of(release["evidence"], capabilities_of(name), found, architectures)
+        bad = [
+            f"{name} {family} {architecture} {cell}"
+            for family, by_architecture in made.items()
+            for architecture, cells in by_architecture.items()
+            if not isinstance(cells, str)
+            for cell, value in cells.items()
+            if value["support"] == "bad"
+        ]
+        if bad:
+            listed = ", ".join(bad)
+            raise VerifyError(f"the evidence has wrong or crashed probes, no row says so: {listed}")
+        write_rows(name, made, folder / "backends")
+        print(folder / "backends" / f"{name}.yaml")
+    return EXIT_CLEAN
 
 
 def newest() -> loader.Release:
@@ -148,9 +189,26 @@ def _run(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     jobs = asked.jobs or max(1, (cores or 1) if cpu else min(8, (cores or 2) // 2))
     progress = _Progress(len(tasks))
-    results = run_all(tasks, Settings(seeds, jobs, asked.timeout), every, progress)
+    deadline = None if asked.budget is None else time.monotonic() + asked.budget
+    # With little time, every probe is to have run once before any is run again.
+    rounds = [seeds] if deadline is None else [seeds[:1], seeds[1:4], seeds[4:]]
+    results: list[Result] = []
+    for part in filter(len, rounds):
+        settings = Settings(part, jobs, asked.timeout, deadline)
+        done = {result.task.key: result for result in results}
+        left = [task for task in tasks if not done or _worth_again(done.get(task.key))]
+        for result in run_all(left, settings, every, progress):
+            if result.task.key in done:
+                done[result.task.key].outcomes += result.outcomes
+            else:
+                results.append(result)
     progress.done()
     return record.run_of(results, here, seeds, found.digest, not_run, CAPABILITIES)
+
+
+def _worth_again(result: Result | None) -> bool:
+    """More seeds may tell more: it was right so far."""
+    return result is not None and all(outcome.kind == RIGHT for _, outcome in result.outcomes)
 
 
 class _Progress:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import metadata, util
+from pathlib import Path
 from typing import Any
 
 #: Distributions whose versions evidence carries where they are installed.
@@ -74,7 +75,17 @@ def look(device: str | None) -> Here | str:
         return "there is no CUDA device that torch sees"
     if device != "cpu" and found["device"] is not None:
         return Here("cuda", found["device"], tuple(found["capability"]), versions)
-    return Here("cpu", platform.processor() or platform.machine(), None, versions)
+    return Here("cpu", _processor(), None, versions)
+
+
+def _processor() -> str:
+    """The CPU's model where the system tells it, else its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, "") or platform.processor() or platform.machine()
 
 
 def _versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ class Settings:
     seeds: Sequence[int]
     jobs: int
     timeout: float  # seconds for each run of a probe; the first one compiles
+    deadline: float | None = None  # of `time.monotonic`; no probe is begun after it
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -160,7 +162,10 @@ def run_all(
     partners: Sequence[str],
     told: Callable[[Result], None] = lambda result: None,
 ) -> list[Result]:
-    """Run tasks over processes; `told` hears of each result as it comes."""
+    """Run tasks over processes; `told` hears of each result as it comes.
+
+    A task that the deadline left out has no result.
+    """
     groups: dict[tuple[str, str], deque[Task]] = {}
     for task in tasks:
         groups.setdefault((task.backend, task.probe.cell), deque()).append(task)
@@ -190,6 +195,8 @@ def run_all(
                     worker.close()  # what the last backend left on the device goes with it
                 last = backend
                 for task in group:
+                    if settings.deadline is not None and time.monotonic() > settings.deadline:
+                        break
                     result = worker.run(task, [name for name in partners if name != backend])
                     with lock:
                         results[task.key] = result
@@ -206,4 +213,4 @@ def run_all(
         thread.join()
     if failures:
         raise failures[0]
-    return [results[task.key] for task in tasks]
+    return [results[task.key] for task in tasks if task.key in results]

@@ -33,7 +33,9 @@ from .scenario import Lengths, Scenario, changed, draw, fill, tensors
 #: over hundreds is little.
 ROW_FACTOR = 5.0
 #: Longest prefix by device, in tokens; pages that are larger bring longer ones.
-LONGEST = {"cpu": 70, "cuda": 300}
+LONGEST = {"cpu": 45, "cuda": 300}
+#: Most requests of a batch by device, lengths of kind `many` aside.
+REQUESTS = {"cpu": 4, "cuda": 8}
 
 
 class Answered(Exception):
@@ -121,6 +123,7 @@ def _draw(task: Task, seed: int, *, layer_num: int = 1, request: Request | None 
         window=setting["window_size"],
         spare=setting["spare"],
         kind=setting["lengths"],
+        most=REQUESTS[request.device],
         layer_num=layer_num,
     )
 
@@ -180,7 +183,7 @@ def _contents(runner: ModelRunner) -> list[torch.Tensor]:
     pool = runner.token_to_kv_pool
     found = []
     for layer in runner.layers:
-        for buffer in pool.get_kv_buffer(layer.layer_id):  # type: ignore[attr-defined]
+        for buffer in pool.get_kv_buffer(layer.layer_id):
             found.append(buffer.contiguous().view(torch.uint8).clone())
     return found
 
@@ -313,7 +316,7 @@ def _bad(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
     if scenario.batch.device.type == "cuda":
         torch.cuda.synchronize()
     # The backend is as good as before.
-    again = draw(task.request, seed + 1)
+    again = _draw(task, seed + 1)
     other = create_backend(task.backend, again.runner)
     other.init_forward_metadata(again.batch)
     yield _forward(other, again, again.batch, again.layer)

@@ -44,9 +44,14 @@ class Lengths:
 
 
 def lengths_for(
-    request: Request, generator: torch.Generator, *, longest: int, kind: str = "ragged"
+    request: Request,
+    generator: torch.Generator,
+    *,
+    longest: int,
+    kind: str = "ragged",
+    most: int = 8,
 ) -> Lengths:
-    """Lengths of a kind, prefixes up to `longest`.
+    """Lengths of a kind, prefixes up to `longest`; of `most` requests, drawn, where it has more.
 
     `ragged`: 1, both sides of a page boundary, and random ones. `edges`: nothing but both sides of
     page boundaries. `one`: a batch of one. `ones`: nothing cached and one new token. `cold`:
@@ -69,17 +74,19 @@ def lengths_for(
     elif kind == "cold":
         prefix = [0] * 4
     elif kind == "many":
-        prefix = random(35, 0, 12)
+        prefix = random(19, 0, 6)
     else:
         raise ValueError(f"no lengths called {kind!r}")
+    if kind != "many" and len(prefix) > most:
+        kept = torch.randperm(len(prefix), generator=generator)[:most]
+        prefix = [prefix[i] for i in kept.tolist()]
     prefix = [max(n, 0) for n in prefix]
     if request.mode == "decode" or kind == "ones":
         new = [request.draft_tokens or 1] * len(prefix)
     elif request.mode == "target_verify":
         new = [request.draft_tokens] * len(prefix)
     else:
-        most = max(2, min(longest, 2 * page + 3))
-        new = random(len(prefix), 1, most)
+        new = random(len(prefix), 1, max(2, min(longest, 2 * page + 3)))
         if kind == "ragged":
             new[0] = 1
         elif kind == "edges":
@@ -120,16 +127,17 @@ def draw(
     window: int = 37,
     spare: float = 1.3,
     kind: str = "ragged",
+    most: int = 8,
     layer_num: int = 1,
 ) -> Scenario:
     """Draw a scenario. The same request and seed give the same scenario on every machine.
 
-    `longest` bounds prefixes in tokens, `kind` says which lengths (see `lengths_for`), `spare` is
-    how much larger the pool is than needed. With `layer_num` 2 or more, every second layer is
-    without the first one's window and scaled otherwise.
+    `longest` bounds prefixes in tokens, `kind` and `most` say which lengths (see `lengths_for`),
+    `spare` is how much larger the pool is than needed. With `layer_num` 2 or more, every second
+    layer is without the first one's window and scaled otherwise.
     """
     generator = torch.Generator().manual_seed(seed)
-    lengths = lengths or lengths_for(request, generator, longest=longest, kind=kind)
+    lengths = lengths or lengths_for(request, generator, longest=longest, kind=kind, most=most)
     layers = [layer_for(request, window=window, layer_id=i) for i in range(layer_num)]
     layers = [
         replace(layer, sliding_window_size=-1, scaling=layer.scaling / 2) if i % 2 else layer
