@@ -22,6 +22,7 @@ from .literals import Item, Literals
 from .machines import Machines
 from .model import Alias, Effect, Flag, PageRule, Registered
 from .paging import page_rules
+from .questions import generations
 from .registry import RegistryReader
 from .selection import Decision, Override, decisions, overrides
 from .sparse import Default, defaults, general
@@ -173,7 +174,7 @@ class CodeFacts:
     @cached_property
     def machines(self) -> Machines:
         """Machine classes and what the code asks of them."""
-        return Machines()
+        return Machines(questions=generations(self.tree, self.scan["questions"]))
 
     def effects_on(self, pattern: str) -> list[Effect]:
         """What functions that look at other fields refuse and set."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..data import load
@@ -18,13 +18,17 @@ _COMPARISONS: dict[str, Callable[[Any, tuple[Any, ...]], bool]] = {
     ">=": lambda actual, values: bool(actual >= values[0]),
 }
 
+_NONE: Mapping[str, Callable[[int], bool]] = {}
 _SM = re.compile(r"\bSM\s?(\d{2,3})(x?)(?!\w|\.\w)", re.I)
 
 
 class Machines:
     """The machine classes of the data, and judging conditions on them."""
 
-    def __init__(self, *, diffusion: bool = False) -> None:
+    def __init__(
+        self, *, diffusion: bool = False, questions: Mapping[str, Callable[[int], bool]] = _NONE
+    ) -> None:
+        """Read the data; `questions` are those that the release itself answers by generation."""
         data = load("machines")
         self.classes: dict[str, dict[str, Any]] = data["classes"]
         self.words: dict[str, list[str]] = data["words"]
@@ -33,6 +37,13 @@ class Machines:
         self.predicates: dict[str, list[str]] = dict(data["predicates"])
         if diffusion:
             self.predicates.update(data["diffusion_predicates"])
+        for name, holds in questions.items():
+            if name in self.predicates:
+                self.predicates[name] = [
+                    machine
+                    for machine in self.classes
+                    if self.kind(machine) == "cuda" and holds(self.generation(machine))
+                ]
         self.open: set[str] = set(data["open"])
         self.values: dict[str, dict[str, Any]] = data["values"]
 

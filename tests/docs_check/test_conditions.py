@@ -11,6 +11,8 @@ from attn_lint.docs_check.facts.effects import effects_of
 from attn_lint.docs_check.facts.model import Effect
 from attn_lint.docs_check.source.tree import SourceTree
 
+from .support import MODERN, copied, facts
+
 HEAD = """\
 from sglang.srt.runtime_context import get_platform
 
@@ -103,3 +105,28 @@ def test_a_message_with_values(tmp_path: Path) -> None:
     body = 'if view.page_size > 1:\n    raise ValueError(f"got {view.page_size} of " "{1}")'
     (effect,) = effects(tmp_path, body)
     assert effect.message == "got … of {1}"
+
+
+@pytest.mark.parametrize(
+    ("code", "machines"),
+    [
+        ("is_blackwell_supported = is_blackwell = lru_cache(maxsize=1)(\n    partial(\n"
+         "        _check_version,\n        device_capability_majors=[10, 12],\n"
+         "        cuda_version=(12, 8),\n    )\n)\n", ["sm100", "sm103", "sm120", "sm121"]),
+        ("@lru_cache\ndef is_blackwell(device=None) -> bool:\n    if not is_cuda():\n"
+         "        return False\n\n    return torch.cuda.get_device_capability(device)[0] == 10\n",
+         ["sm100", "sm103"]),
+        ("def is_blackwell():\n    return torch.cuda.get_device_capability()[0] >= 11\n",
+         ["sm110", "sm120", "sm121"]),
+        ("def is_blackwell():\n    return torch.cuda.get_device_capability()[0] in (12,)\n",
+         ["sm120", "sm121"]),
+        ("def is_blackwell():\n    return probe()\n",
+         ["sm100", "sm103", "sm110", "sm120", "sm121"]),
+    ],
+)  # fmt: skip
+def test_questions_that_a_release_answers_itself(
+    code: str, machines: list[str], tmp_path: Path
+) -> None:
+    tree = copied(MODERN, tmp_path / "tree")
+    Path(tree, "sglang/srt/utils.py").write_text(code, encoding="utf-8")
+    assert facts(tree).machines.predicates["is_blackwell"] == machines
