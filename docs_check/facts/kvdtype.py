@@ -74,7 +74,8 @@ def support(
     limits = [one for one in restrictions(facts, backend, family, group) if one.machines]
     if limits:
         return Support(
-            "partial", [limits[0].place], limits[0].told, f"except that {limits[0].told}"
+            "partial", [limits[0].place], "the other machines take it",
+            f"except that {limits[0].told}",
         ), []  # fmt: skip
     return None, []
 
