@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: and a line with more of them is none that somebody mistyped.
 HINTED = 20
 
+#: Names that still work; the parser and a rule may both say so of one flag.
+_DEPRECATED = "ATT106"
 
 #: The one trait of a model that no other model of its family shares.
 _ARCHITECTURE = "model.arch"
@@ -85,10 +87,31 @@ class Statements:
             for number, problem in enumerate(parsed.problems)
         ]
         found += [self._model_problem(problem) for problem in model_problems]
-        found += [self._event(event, parsed, outcome, platform) for event in outcome.events]
-        found += self._changes(parsed, outcome)
+        told = {(one.code, one.flags[:1]) for one in found if one.code == _DEPRECATED}
+        events = (self._event(event, parsed, outcome, platform) for event in outcome.events)
+        found += [one for one in events if (one.code, one.flags[:1]) not in told]
+        found = self._with_changes(found, self._changes(parsed, outcome))
         found += self._renamed_values(parsed)
         return self.ordered(found)
+
+    @staticmethod
+    def _with_changes(found: list[Finding], changes: Iterable[Finding]) -> list[Finding]:
+        """A replaced value is told once: by its rule's own words, with what writes it out."""
+        found = list(found)
+        for change in changes:
+            own = next(
+                (
+                    number
+                    for number, one in enumerate(found)
+                    if (one.code, one.certain, one.flags[:1]) == (change.code, True, change.flags)
+                ),
+                None,
+            )
+            if own is None or not change.certain:
+                found.append(change)
+            elif not found[own].fixes:
+                found[own] = replaced(found[own], fixes=change.fixes)
+        return found
 
     @staticmethod
     def ordered(findings: Iterable[Finding]) -> list[Finding]:

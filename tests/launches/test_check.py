@@ -416,3 +416,30 @@ def test_a_word_that_several_launches_share_is_told_once(
     assert checked(capsys, tmp_path / "a.sh", text) == [("ATT103", 1)]
     apart = text.replace("fa9)", "fa3)").replace("--tp", "--attention-backend fa9 --tp")
     assert checked(capsys, tmp_path / "a.sh", apart) == [("ATT103", 2), ("ATT103", 3)]
+
+
+def test_a_replaced_value_and_an_old_name_are_told_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launch = "python3 -m sglang.launch_server --model-path org/m "
+    chain = "--speculative-algorithm EAGLE --speculative-num-steps 3 --speculative-eagle-topk 1 "
+    path = tmp_path / "a.sh"
+    found = checked(capsys, path, launch + chain + "--speculative-num-draft-tokens 8")
+    assert [code for code, _ in found].count("ATT304") == 1
+    found = checked(capsys, path, launch + "--tp 8 --dp 8 --enable-dp-attention")
+    assert [code for code, _ in found].count("ATT106") == 1
+
+
+def test_a_graph_that_is_off_already_is_not_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (
+        "# attn-lint: gpu=h200\n"
+        "python3 -m sglang.launch_server --model-path zai-org/GLM-5-FP8 --tp 8 --enable-prefill-cp"
+    )
+    path = tmp_path / "a.sh"
+    told = checked(capsys, path, text)
+    assert ("ATT305", 2) in told
+    assert ("ATT305", 2) not in checked(
+        capsys, path, text + " --cuda-graph-backend-prefill disabled"
+    )
