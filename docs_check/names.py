@@ -25,8 +25,11 @@ class Former:
     removed: str | None
     replacement: tuple[str, ...] = ()
     note: str = ""
+    later: bool = False
 
     def __str__(self) -> str:
+        if self.later:
+            return f"first in {self.first}"
         told = f"removed in {self.removed}" if self.removed else f"last seen in {self.last}"
         return told + (f" ({self.note})" if self.note else "")
 
@@ -41,7 +44,15 @@ def _history() -> dict[str, Any]:
     return {}
 
 
-def former_names(known: Iterable[str]) -> dict[str, Former]:
+def _before(release: str | None, first: str) -> bool:
+    """Whether a release is earlier than the first one that has a name."""
+    if not release or not first:
+        return False
+    ours, theirs = ([int(part) for part in re.findall(r"\d+", one)] for one in (release, first))
+    return ours < theirs
+
+
+def former_names(known: Iterable[str], release: str | None = None) -> dict[str, Former]:
     """Backends of other releases that are not among those known here."""
     own = set(known)
     found: dict[str, Former] = {}
@@ -51,10 +62,11 @@ def former_names(known: Iterable[str]) -> dict[str, Former]:
             continue
         if name in own or name in found:
             continue
+        first = str(entry.get("first_seen", ""))
+        later = _before(release, first)
         found[name] = Former(
-            name, str(entry.get("first_seen", "")), str(entry.get("last_seen", "")),
-            entry.get("removed_in"), tuple(entry.get("replacement") or ()),
-            entry.get("note") or "",
+            name, first, str(entry.get("last_seen", "")), entry.get("removed_in"),
+            () if later else tuple(entry.get("replacement") or ()), entry.get("note") or "", later,
         )  # fmt: skip
     return found
 
@@ -103,11 +115,13 @@ class Displays:
         return match.start() if match else -1
 
 
-def former_flag(name: str) -> str | None:
+def former_flag(name: str, release: str | None = None) -> str | None:
     """What became of a flag that other releases had, in words."""
     entry = next((one for one in _history().get("flags", ()) if one["name"] == name), None)
     if entry is None:
         return None
+    if _before(release, str(entry.get("first_seen", ""))):
+        return f"first in {entry['first_seen']}"
     told = f"removed in {entry['removed_in']}" if entry.get("removed_in") else "of another release"
     if entry.get("replacement"):
         told += f"; use {', '.join(entry['replacement'])}"

@@ -343,7 +343,7 @@ class CodeFacts:
     @cached_property
     def former(self) -> dict[str, Former]:
         """Names that earlier or later releases had."""
-        return former_names([*self.names, *self.registry])
+        return former_names([*self.names, *self.registry], self.version)
 
     def text_place(self, segment: Segment, line: int) -> Place:
         """A place known by its line alone."""

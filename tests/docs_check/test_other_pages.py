@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attn_lint.docs_check.names import former_flag, former_names
 from attn_lint.lintcfg.docs_judge import MatrixJudge
 
 from .support import MODERN, copied, drift
@@ -67,3 +68,20 @@ def test_refusals_that_a_page_is_to_blame_for(argv: str, reasons: tuple[str, ...
     assert verdict.refuses is bool(reasons)
     for reason in reasons:
         assert any(reason in one for one in verdict.reasons), verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("release", "flag", "backend"),
+    [
+        ("0.4.1", "first in 0.4.2", "first in 0.4.6.post5"),
+        ("0.5.21", "removed in 0.5.20; use --cuda-graph-bs-decode", "removed in 0.5.20"),
+        (None, "removed in 0.5.20; use --cuda-graph-bs-decode", "removed in 0.5.20"),
+    ],
+)
+def test_names_that_come_later_were_not_removed(
+    release: str | None, flag: str, backend: str
+) -> None:
+    assert former_flag("--cuda-graph-bs", release) == flag
+    former = former_names([], release)["cutlass_mla"]
+    assert str(former).startswith(backend)
+    assert bool(former.replacement) is backend.startswith("removed")

@@ -30,7 +30,7 @@ def check(context: Context) -> None:
                 name = f"--{match[1]}"
                 if context.flag_exists(name) or _abbreviates(context, match[1]):
                     continue
-                former = former_flag(name)
+                former = former_flag(name, context.facts.version)
                 if former is None and not (context.is_overview or about.search(match[1])):
                     continue
                 if former is None and _OTHER_PROGRAM.search(line.text):
