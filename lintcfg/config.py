@@ -71,6 +71,7 @@ _STRINGS = {
 }  # fmt: skip
 _LISTS = {"select": "select", "ignore": "ignore", "exclude": "exclude"}
 _PATH_KEYS = ("gpu", "cuda", "sglang", "ignore")
+_ACCEPT_KEYS = ("code", "page", "match", "reason")
 _CHOICES = {"fail-on": ("error", "warning", "info"), "output-format": FORMATS}
 KEYS = (*_STRINGS, *_LISTS, "severity", "require-reason", "per-path", "docs")
 
@@ -161,7 +162,7 @@ def _from_table(data: dict[str, Any], path: str) -> Config:
         elif key == "docs":
             if not isinstance(value, dict):
                 raise ConfigError(f"{path}: docs is a table")
-            values["docs"] = value
+            values["docs"] = _docs(value, path)
         else:
             raise _unknown_key(key, KEYS, path)
     return Config(**values)
@@ -183,6 +184,27 @@ def _path_settings(pattern: str, given: Any, path: str) -> PathSettings:
         else:
             values[key] = value
     return PathSettings(**values)
+
+
+def _docs(table: dict[str, Any], path: str) -> dict[str, Any]:
+    """The docs checker's table, which every command that reads the file holds to its form."""
+    for key in table:
+        if key != "accept":
+            raise _unknown_key(key, ("accept",), f"{path}: docs")
+    entries = table.get("accept", [])
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise ConfigError(f"{path}: docs.accept is a list of tables")
+    for number, entry in enumerate(entries, 1):
+        place = f"{path}: docs.accept {number}"
+        for key, value in entry.items():
+            if key not in _ACCEPT_KEYS:
+                raise _unknown_key(key, _ACCEPT_KEYS, place)
+            if not isinstance(value, str):
+                raise ConfigError(f"{place}: {key} takes a string, not {value!r}")
+        for key in ("code", "reason"):
+            if not entry.get(key, "").strip():
+                raise ConfigError(f"{place}: {key} is missing")
+    return table
 
 
 def _unknown_key(key: str, known: tuple[str, ...], path: str) -> ConfigError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -69,7 +70,9 @@ class Request:
 
     def filtered(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings that selection leaves, with configured severities."""
-        select = [*self.given.all(o.SELECT)] or list(self.config.select)
+        select = self.given.all(o.SELECT) or [
+            pattern for pattern in self.config.select if not of_others(pattern)
+        ]
         ignore = [*self.given.all(o.IGNORE), *self.config.ignore]
         kept = []
         for finding in findings:
@@ -102,10 +105,17 @@ class Request:
         return EXIT_FINDINGS if reached else EXIT_CLEAN
 
 
+def of_others(pattern: str) -> bool:
+    """Whether a code is one of the commands on documentation and on the matrix."""
+    return re.fullmatch(r"(?:DOC|MAT)\d*", pattern.upper()) is not None
+
+
 def check_codes(codes: Mapping[str, Any], patterns: Iterable[str]) -> None:
     """Refuse codes that select, ignore or regrade nothing."""
     names = {entry["name"] for entry in codes.values()}
     for pattern in patterns:
+        if of_others(pattern):
+            continue
         known = any(code.startswith(pattern.upper()) for code in codes)
         if not known and pattern not in names:
             raise UsageError(f"no code or name starts with {pattern!r}; `attn-lint rule` lists all")

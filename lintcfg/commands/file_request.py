@@ -14,7 +14,7 @@ from ..check.runner import Options, Runner
 from ..config import FORMATS, Config, PathSettings
 from ..errors import EXIT_CLEAN, ConfigError, InputError, LintError, UsageError
 from ..findings import Finding, as_severity
-from .common import check_codes, matches
+from .common import check_codes, matches, of_others
 
 FORMAT = o.Option("--output-format", "FORMAT", f"one of {', '.join(FORMATS)}", FORMATS)
 LIST_FORMAT = o.Option("--output-format", "FORMAT", "text or json", ("text", "json"))
@@ -164,7 +164,9 @@ class FileRequest:
 
     def wanted(self, finding: Finding, config: Config) -> Finding | None:
         """The finding with its configured severity, or None where it is not wanted."""
-        select = self.given.all(o.SELECT) or list(config.select)
+        select = self.given.all(o.SELECT) or [
+            pattern for pattern in config.select if not of_others(pattern)
+        ]
         if select and not matches(finding, select):
             return None
         if matches(finding, [*self.given.all(o.IGNORE), *config.ignore]):

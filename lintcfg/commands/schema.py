@@ -14,6 +14,11 @@ from ..flags import FlagTable, load_flags
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 KINDS = ("config", "sglang-config")
+RELEASE = r"^v?[0-9]+(\.[0-9]+){1,3}(\.?(post|rc|dev)[0-9]+)?$"
+_NUMBERS = {
+    "integer": r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$",
+    "number": r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$",
+}
 _TYPES = {"int": "integer", "float": "number", "str": "string"}
 
 
@@ -44,8 +49,10 @@ def _docs_schema(text: dict[str, Any]) -> dict[str, Any]:
     accepted = {
         "type": "object", "additionalProperties": False, "required": ["code", "reason"],
         "properties": {
-            "code": {**text, "description": "a code of the docs checker, or its name"},
-            "reason": {**text, "description": "why the deviation stays"},
+            "code": {
+                **text, "pattern": r"\S", "description": "a code of the docs checker, or its name",
+            },
+            "reason": {**text, "pattern": r"\S", "description": "why the deviation stays"},
             "page": {**text, "description": "pattern of the pages meant"},
             "match": {**text, "description": "text of the claim, the value or the message"},
         },
@@ -59,12 +66,17 @@ def _docs_schema(text: dict[str, Any]) -> dict[str, Any]:
 def config_schema() -> dict[str, Any]:
     """Schema of attn-lint.toml, and of `[tool.attn-lint]`."""
     text = {"type": "string"}
-    codes = {"type": "array", "items": {"type": "string"}}
+    texts = {"type": "array", "items": text}
+    codes = {"type": "array", "items": {"anyOf": [{"enum": _names()}, {"pattern": _prefixes()}]}}
     level = {"enum": ["error", "warning", "info"]}
     place = {
         "gpu": {**text, "description": "machine to judge for"},
-        "cuda": {**text, "description": "CUDA version"},
-        "sglang": {**text, "description": "SGLang release to judge by"},
+        "cuda": {
+            **text,
+            "pattern": r"^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$",
+            "description": "CUDA version",
+        },
+        "sglang": {**text, "pattern": RELEASE, "description": "SGLang release to judge by"},
         "ignore": {**codes, "description": "codes, prefixes of codes or names to leave out"},
     }
     return {
@@ -75,10 +87,12 @@ def config_schema() -> dict[str, Any]:
         "properties": {
             **place,
             "select": {**codes, "description": "report these only"},
-            "exclude": {**codes, "description": "patterns of files to leave out of folders"},
+            "exclude": {**texts, "description": "patterns of files to leave out of folders"},
             "fail-on": {**level, "description": "lowest severity that makes the exit code 1"},
             "output-format": {"enum": list(FORMATS)},
-            "severity": {"type": "object", "additionalProperties": level},
+            "severity": {
+                "type": "object", "propertyNames": codes["items"], "additionalProperties": level,
+            },
             "require-reason": {"type": "boolean"},
             "docs": _docs_schema(text),
             "per-path": {
@@ -89,6 +103,27 @@ def config_schema() -> dict[str, Any]:
             },
         },
     }  # fmt: skip
+
+
+def _codes() -> dict[str, Any]:
+    found: dict[str, Any] = loader.load()["codes"]["codes"]
+    return found
+
+
+def _names() -> list[str]:
+    """Codes and their names, for completion."""
+    codes = _codes()
+    return [*codes, *(entry["name"] for entry in codes.values())]
+
+
+def _prefixes() -> str:
+    """A pattern for every beginning of a code, in capitals or not, and for codes of others."""
+    starts = {code[:length] for code in _codes() for length in range(1, len(code) + 1)}
+    spelled = (
+        "".join(f"[{one}{one.lower()}]" if one.isalpha() else one for one in start)
+        for start in sorted(starts)
+    )
+    return f"^({'|'.join(spelled)}|([Dd][Oo][Cc]|[Mm][Aa][Tt])[0-9]*)$"
 
 
 def launch_schema(table: FlagTable, release: str) -> dict[str, Any]:
@@ -105,9 +140,8 @@ def launch_schema(table: FlagTable, release: str) -> dict[str, Any]:
         if row.get("help"):
             schema["description"] = row["help"]
         for name in names:
-            key = name[2:]
-            properties[key] = schema
-            properties.setdefault(key.replace("-", "_"), schema)
+            # SGLang turns keys into flags as they stand, so underscores are refused.
+            properties[name[2:]] = schema
     return {
         "$schema": DRAFT,
         "title": f"SGLang {release} --config file",
@@ -128,7 +162,10 @@ def _value(flag: Any, row: Any) -> dict[str, Any]:
             one = {"anyOf": [one, {"type": "string"}]}
     elif flag.type in _TYPES:
         kind = _TYPES[flag.type]
-        one = {"type": [kind, "string"] if kind != "string" else ["string", "number"]}
+        one = {"type": ["string", "number"]}
+        if kind != "string":
+            # A quoted number is read as one.
+            one = {"anyOf": [{"type": kind}, {"type": "string", "pattern": _NUMBERS[kind]}]}
     else:
         one = {}
     if flag.nargs in ("*", "+") or isinstance(flag.nargs, int):

@@ -44,6 +44,7 @@ def as_github(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -
 
 
 def _data(text: str) -> str:
+    text = "".join(one if one in "\r\n\t" or one >= " " else repr(one)[1:-1] for one in text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -92,8 +93,6 @@ def as_gitlab(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -
 
 def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -> str:
     """SARIF 2.1.0."""
-    from urllib.parse import quote
-
     found = _all(reports)
     used = sorted({located.finding.code for _, located in found})
     names = {located.finding.code: located.finding.name for _, located in found}
@@ -109,9 +108,7 @@ def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": quote(report.path), "uriBaseId": "SRCROOT"}
-                        if not report.path.startswith("/")
-                        else {"uri": "file://" + quote(report.path)},
+                        "artifactLocation": _uri(report.path),
                         "region": {
                             "startLine": place.line,
                             "startColumn": place.column,
@@ -121,6 +118,7 @@ def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
                                 place.column + 1 if place.line == place.end_line else 1,
                             ),
                         },
+                        **_excerpt(report, place.line),
                     }
                 }
             ],
@@ -145,6 +143,7 @@ def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
                                     "id": code,
                                     "name": _pascal(names[code]),
                                     "shortDescription": {"text": _sentence(_words(names[code]))},
+                                    **_help(code),
                                     "helpUri": f"{HOME}#{code.lower()}",
                                     "defaultConfiguration": {
                                         "level": _SARIF_LEVEL[
@@ -166,6 +165,38 @@ def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
         },
         indent=1,
     )
+
+
+def _excerpt(report: Told, line: int) -> dict[str, Any]:
+    """The line around a region, for those who do not have the file."""
+    text = report.line(line)
+    if not text:
+        return {}
+    return {"contextRegion": {"startLine": line, "snippet": {"text": _clean(text)}}}
+
+
+def _help(code: str) -> dict[str, Any]:
+    """What a code's page says."""
+    from ..rules import page
+
+    found = page(code)
+    if not found.text:
+        return {}
+    return {
+        "fullDescription": {"text": _sentence(found.summary)},
+        "help": {"text": found.text, "markdown": found.text},
+    }
+
+
+def _uri(path: str) -> dict[str, str]:
+    """A file's place; a name may hold bytes that are no text."""
+    import os
+    from urllib.parse import quote
+
+    quoted = quote(os.fsencode(path))
+    if path.startswith("/"):
+        return {"uri": f"file://{quoted}"}
+    return {"uri": quoted, "uriBaseId": "SRCROOT"}
 
 
 def _words(name: str) -> str:
@@ -196,7 +227,7 @@ def as_junit(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
             text = f"{report.path}:{place.line}:{place.column}: {finding.message}"
             cases.append(
                 f"    <testcase name={quoteattr(f'{finding.code} {place.line}:{place.column}')} "
-                f'classname={quoteattr(_clean(report.path))} line="{place.line}">\n'
+                f'classname={quoteattr(_clean(report.path))} time="0">\n'
                 f"      <failure type={quoteattr(finding.severity)} "
                 f"message={quoteattr(_clean(finding.message))}>"
                 f"{escape(_clean(text))}</failure>\n"
@@ -205,13 +236,14 @@ def as_junit(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
         if not cases and report.launches:
             total += 1
             cases.append(
-                f'    <testcase name="launches" classname={quoteattr(_clean(report.path))}/>'
+                f'    <testcase name="launches" classname={quoteattr(_clean(report.path))} '
+                'time="0"/>'
             )
         if cases:
             count = len(report.located)
             suites.append(
                 f'  <testsuite name={quoteattr(_clean(report.path))} tests="{len(cases)}" '
-                f'failures="{count}" errors="0">\n' + "\n".join(cases) + "\n  </testsuite>"
+                f'failures="{count}" errors="0" time="0">\n' + "\n".join(cases) + "\n  </testsuite>"
             )
     body = "\n".join(suites)
     return (

@@ -119,7 +119,7 @@ def test_the_schema_of_launches_has_every_flag(capsys: pytest.CaptureFixture[str
     assert code == 0
     properties = json.loads(out)["properties"]
     backends = properties["attention-backend"]
-    assert "flashinfer" in json.dumps(backends) and properties["attention_backend"] == backends
+    assert "flashinfer" in json.dumps(backends) and "attention_backend" not in properties
     assert properties["disable-radix-cache"] == {"type": "boolean"}
     rows = (
         [row for row in load()["flags"]["flags"] if row.get("names")]
