@@ -8,6 +8,7 @@ reaches a subclass, so that no backend can forget to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import torch
@@ -139,8 +140,9 @@ class AttentionBackend(ABC):
 
         `q` is [tokens, q_heads * head_dim] or [tokens, q_heads, head_dim]; `k` and `v` are the
         new tokens' keys and values alike, stored first if `save_kv_cache` and not read otherwise;
-        an MLA layer reads no `v`. Gradients are not followed. `sinks` is float32
-        [q_heads]: a logit that takes part in the softmax and brings no value.
+        an MLA layer reads no `v`. `sinks` is float32 [q_heads]: a logit that takes part in the
+        softmax and brings no value. Gradients are not followed, and `torch.compile` has nothing to
+        gain from tracing this: keep it out with `torch.compiler.disable`.
         """
         if forward_batch.forward_mode.is_idle():
             return q.new_zeros(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
@@ -163,7 +165,8 @@ class AttentionBackend(ABC):
         if not forward_batch.forward_mode.is_decode():
             raise InvalidInput([f"forward_decode was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
-        return self._decode(query, layer, forward_batch, _plain(sinks)).flatten(1)
+        with _own_dtype(self.device):
+            return self._decode(query, layer, forward_batch, _plain(sinks)).flatten(1)
 
     def forward_extend(
         self,
@@ -180,9 +183,9 @@ class AttentionBackend(ABC):
         if forward_batch.forward_mode.is_decode_or_idle():
             raise InvalidInput([f"forward_extend was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
-        if forward_batch.forward_mode.is_target_verify():
-            return self._verify(query, layer, forward_batch, _plain(sinks)).flatten(1)
-        return self._extend(query, layer, forward_batch, _plain(sinks)).flatten(1)
+        attend = self._verify if forward_batch.forward_mode.is_target_verify() else self._extend
+        with _own_dtype(self.device):
+            return attend(query, layer, forward_batch, _plain(sinks)).flatten(1)
 
     # What a subclass provides; everything was checked by then
 
@@ -286,6 +289,13 @@ class AttentionBackend(ABC):
         if x.device != self.device:
             raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
         return x.detach().reshape(n, heads, dim)
+
+
+def _own_dtype(device: torch.device) -> AbstractContextManager[object]:
+    """Out of autocast, which would compute in another dtype than the runner's."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def _plain(sinks: torch.Tensor | None) -> torch.Tensor | None:

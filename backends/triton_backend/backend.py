@@ -204,7 +204,8 @@ class TritonAttnBackend(AttentionBackend):
             batch.extend_seq_lens,
             _options(layer),
             causal=layer.is_causal,
-            kv_limit=batch.kv_limit,
+            # A bidirectional layer sees past its multimodal blocks.
+            kv_limit=batch.kv_limit if layer.is_causal else None,
             sinks=sinks,
         )
 
