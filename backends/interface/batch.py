@@ -514,8 +514,18 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
         problems += _extend_problems(batch, lens)
     if problems:
         return problems
-    for row, (request, length) in enumerate(zip(indices.tolist(), kv_lens.tolist(), strict=True)):
+    first = 0
+    for row, (request, length, count) in enumerate(
+        zip(indices.tolist(), kv_lens.tolist(), batch.query_lens_cpu, strict=True)
+    ):
         slots = table[request, :length].long()
+        # Rows that fill up a graph write to one slot of the padding page.
+        if request and not torch.equal(slots[length - count :], loc[first : first + count]):
+            problems.append(
+                f"out_cache_loc of row {row} (request {request}) is not where the table has "
+                "its new tokens"
+            )
+        first += count
         if bool(((slots < 0) | (slots >= reqs.num_slots)).any()):
             problems.append(f"row {row} (request {request}) has slots outside the pool")
             continue
@@ -542,7 +552,7 @@ def _extend_problems(batch: ForwardBatch, lens: torch.Tensor) -> list[str]:
         problems.append("prefix and extend lengths don't add up to seq_lens")
     if not torch.equal(batch.extend_start_loc.cpu(), (count.cumsum(0) - count).to(torch.int32)):
         problems.append("extend_start_loc is not the running sum of extend_seq_lens")
-    if batch.kv_limit is not None:
+    if batch.kv_limit is not None and not problems:
         limit = batch.kv_limit.cpu()
         last = torch.repeat_interleave(lens - 1, count.long())
         if bool(((limit < 0) | (limit > last)).any()):

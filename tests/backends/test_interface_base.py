@@ -1,0 +1,419 @@
+"""Admission: nothing reaches a kernel that was not planned, checked and carried."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn_lint.backends.interface import base  # noqa: E402
+from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
+from attn_lint.backends.interface.capabilities import Request  # noqa: E402
+from attn_lint.backends.interface.errors import (  # noqa: E402
+    InvalidInput,
+    NotInstalled,
+    Refused,
+    UnknownBackend,
+)
+from attn_lint.backends.interface.pool import MHATokenToKVPool  # noqa: E402
+from attn_lint.backends.interface.runner import ModelRunner  # noqa: E402
+from attn_lint.backends.reference import attention, relative_error  # noqa: E402
+from attn_lint.backends.registry import CAPABILITIES, create_backend  # noqa: E402
+from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend  # noqa: E402
+from attn_lint.backends.verify.scenario import Scenario  # noqa: E402
+
+from .support import MODES, SMALL, scenario  # noqa: E402
+
+ROOM = Path(base.__file__).parent.parent
+#: What the base class does for all backends, so that none can forget to.
+ADMISSION = {
+    "forward",
+    "forward_decode",
+    "forward_extend",
+    "init_forward_metadata",
+    "init_forward_metadata_out_graph",
+    "init_forward_metadata_in_graph",
+    "validate",
+    "_enter",
+    "_check_admitted",
+    "_rows",
+}
+
+
+def ready(name: str, request: Request, seed: int = 0) -> tuple[base.AttentionBackend, Scenario]:
+    drawn = scenario(request, seed)
+    backend = create_backend(name, drawn.runner)
+    backend.init_forward_metadata(drawn.batch)
+    return backend, drawn
+
+
+def call(backend: base.AttentionBackend, drawn: Scenario, **given: Any) -> Any:
+    given = {"q": drawn.q, "k": drawn.k, "v": drawn.v, "sinks": drawn.sinks, **given}
+    q, k, v = given.pop("q"), given.pop("k"), given.pop("v")
+    batch = given.pop("batch", drawn.batch)
+    return backend.forward(q, k, v, given.pop("layer", drawn.layer), batch, **given)
+
+
+def error_of(out: Any, drawn: Scenario) -> float:
+    return relative_error(out, attention(drawn.q, drawn.layer, drawn.batch, drawn.sinks))
+
+
+class Spy(TorchNativeAttnBackend):
+    """A backend whose kernels may not run."""
+
+    ran: list[str]
+
+    def _note(self, *args: Any, **kwargs: Any) -> Any:
+        self.ran.append("kernel")
+        raise AssertionError("a kernel ran")
+
+    _decode = _extend = _verify = _plan = _plan_in_graph = _note
+
+
+def spy(drawn: Scenario) -> Spy:
+    backend = Spy(drawn.runner)
+    backend.ran = []
+    return backend
+
+
+# Structure
+
+
+def test_no_backend_replaces_admission() -> None:
+    found = []
+    for path in sorted(ROOM.rglob("*.py")):
+        if path.parent.name == "interface" or path.name == "hybrid.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                names |= {
+                    target.id
+                    for n in node.body
+                    if isinstance(n, ast.Assign)
+                    for target in n.targets
+                    if isinstance(target, ast.Name)
+                }
+                bases = {ast.unparse(b) for b in node.bases}
+                if any("Backend" in b for b in bases):
+                    found += [f"{path.name}: {name}" for name in names & ADMISSION]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", sorted(CAPABILITIES))
+def test_every_backend_refuses_before_its_kernels_run(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = scenario(SMALL)
+    try:
+        backend = create_backend(name, drawn.runner)
+    except NotInstalled as error:
+        pytest.skip(str(error))
+    except Refused:
+        return  # refused when created: earlier still
+    for method in ("_plan", "_plan_in_graph", "_decode", "_extend", "_verify"):
+        monkeypatch.setattr(
+            type(backend), method, lambda *a, **k: pytest.fail("a kernel ran"), raising=True
+        )
+    monkeypatch.setattr(
+        type(backend), "request", lambda *a, **k: Request(dtype="int8", device="tpu")
+    )
+    before = drawn.runner.token_to_kv_pool.get_kv_buffer(0)[0].view(torch.int32).clone()
+    with pytest.raises(Refused) as caught:
+        backend.init_forward_metadata(drawn.batch)
+    assert len(caught.value.refusals) >= 2, "every reason is told"
+    assert name in str(caught.value)
+    with pytest.raises(InvalidInput, match="init_forward_metadata was not called"):
+        call(backend, drawn)
+    after = drawn.runner.token_to_kv_pool.get_kv_buffer(0)[0].view(torch.int32)
+    assert torch.equal(before, after), "nothing is stored for a refused call"
+
+
+# Order of calls
+
+
+def test_a_batch_is_planned_first() -> None:
+    drawn = scenario(SMALL)
+    backend = spy(drawn)
+    with pytest.raises(InvalidInput, match="init_forward_metadata was not called"):
+        call(backend, drawn)
+    assert not backend.ran
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_change_after_planning_is_found(mode: str) -> None:
+    backend, drawn = ready("torch_native", MODES[mode])
+    call(backend, drawn)
+    drawn.batch.seq_lens.add_(0)
+    with pytest.raises(InvalidInput, match="or it was changed since"):
+        call(backend, drawn)
+    backend.init_forward_metadata(drawn.batch)
+    assert error_of(call(backend, drawn), drawn) < 1e-6
+
+
+def test_another_batch_needs_another_plan() -> None:
+    backend, drawn = ready("torch_native", SMALL)
+    twin = copy.copy(drawn.batch)
+    with pytest.raises(InvalidInput, match="was not called for this batch"):
+        call(backend, drawn, batch=twin)
+    backend.init_forward_metadata(twin)
+    assert error_of(call(backend, drawn, batch=twin), drawn) < 1e-6
+
+
+def test_a_refused_batch_leaves_nothing_planned() -> None:
+    backend, drawn = ready("torch_native", SMALL)
+    with pytest.raises(Refused, match="has no support for CUDA graphs"):
+        backend.init_forward_metadata_out_graph(drawn.batch, in_capture=True)
+    with pytest.raises(InvalidInput, match="was not called"):
+        call(backend, drawn)
+    backend.init_forward_metadata(drawn.batch)
+    assert error_of(call(backend, drawn), drawn) < 1e-6, "and the batch is no captured one"
+
+
+def test_a_batch_of_another_pool_or_table_is_refused() -> None:
+    backend, drawn = ready("torch_native", SMALL)
+    with pytest.raises(InvalidInput, match="another pool than the backend"):
+        backend.init_forward_metadata(copy.deepcopy(drawn.batch))
+    other = copy.copy(drawn.batch)
+    other.req_to_token_pool = copy.deepcopy(drawn.batch.req_to_token_pool)
+    with pytest.raises(InvalidInput, match="another table than the backend"):
+        backend.init_forward_metadata(other)
+
+
+def test_a_layer_that_nobody_planned_for_is_refused() -> None:
+    backend, drawn = ready("torch_native", SMALL)
+    with pytest.raises(InvalidInput, match="layer 0 is not one the backend was created for"):
+        call(backend, drawn, layer=replace(drawn.layer, scaling=1.0))
+
+
+def test_methods_belong_to_modes() -> None:
+    backend, drawn = ready("torch_native", MODES["extend"])
+    with pytest.raises(InvalidInput, match="forward_decode was called for an extend batch"):
+        backend.forward_decode(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)
+    backend, drawn = ready("torch_native", SMALL)
+    with pytest.raises(InvalidInput, match="forward_extend was called for a decode batch"):
+        backend.forward_extend(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)
+
+
+def test_graph_sizes_are_positive() -> None:
+    backend, _ = ready("torch_native", SMALL)
+    for sizes in ((0, 0), (4, 2), (-1, 5)):
+        with pytest.raises(InvalidInput, match="a graph of"):
+            backend.init_cuda_graph_state(*sizes)
+
+
+# Tensors of a call
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("q", lambda x: x[:-1], r"q is \[\d+, 4, 32\]; it is \["),
+        ("q", lambda x: x[:, :2], "q is"),
+        ("q", lambda x: x[..., :16], "q is"),
+        ("q", lambda x: x[None], "q is"),
+        ("q", lambda x: x.flatten(), "q is"),
+        ("q", lambda x: x.double(), "q is torch.float64; the runner's dtype is torch.float32"),
+        ("q", lambda x: x.bfloat16(), "q is torch.bfloat16"),
+        ("q", lambda x: x.to("meta"), "q is on meta, the pool on cpu"),
+        ("k", lambda x: x[:, :1], "k is"),
+        ("k", lambda x: x.half(), "k is torch.float16"),
+        ("k", lambda x: None, "k is missing"),
+        ("v", lambda x: x[..., :1], "v is"),
+        ("v", lambda x: x.to("meta"), "v is on meta"),
+        ("v", lambda x: None, "v is missing"),
+        ("sinks", lambda x: torch.zeros(4), "sinks were given to a layer that uses none"),
+    ],
+)
+def test_a_wrong_tensor_reaches_no_kernel(mode: str, name: str, change: Any, message: str) -> None:
+    drawn = scenario(MODES[mode])
+    backend = spy(drawn)
+    backend._plan = lambda *a, **k: None  # type: ignore[method-assign]
+    backend._plan_in_graph = lambda *a: None  # type: ignore[method-assign]
+    backend.init_forward_metadata(drawn.batch)
+    with pytest.raises(InvalidInput, match=message):
+        call(backend, drawn, **{name: change(getattr(drawn, name))})
+    assert not backend.ran
+
+
+@pytest.mark.parametrize(
+    ("sinks", "message"),
+    [
+        (None, "the layer uses sinks; none were given"),
+        (torch.zeros(2), r"sinks are torch.float32 \[2\]; they are torch.float32 \[4\]"),
+        (torch.zeros(4, dtype=torch.bfloat16), "sinks are torch.bfloat16"),
+        (torch.zeros(4, 1), r"\[4, 1\]"),
+        (torch.zeros(4, device="meta"), "sinks are on meta"),
+    ],
+)
+def test_sinks_are_checked(sinks: Any, message: str) -> None:
+    backend, drawn = ready("torch_native", replace(SMALL, sinks=True))
+    with pytest.raises(InvalidInput, match=message):
+        call(backend, drawn, sinks=sinks)
+
+
+NAMES = ("torch_native", "flex_attention")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_layouts_of_the_same_numbers_give_the_same_answer(name: str, mode: str) -> None:
+    backend, drawn = ready(name, MODES[mode])
+    q, k, v = drawn.q, drawn.k, drawn.v
+    fused = torch.cat((q.flatten(1), k.flatten(1), v.flatten(1)), 1)
+    wide = torch.full((*q.shape, 2), math.nan)
+    wide[..., 0] = q
+    layouts = {
+        "flat": (q.flatten(1), k.flatten(1), v.flatten(1)),
+        "views of one tensor": fused.split([q[0].numel(), k[0].numel(), v[0].numel()], 1),
+        "strides": (wide[..., 0], k, v),
+        "heads first": (q.transpose(0, 1).contiguous().transpose(0, 1), k, v),
+    }
+    for what, (a, b, c) in layouts.items():
+        assert error_of(call(backend, drawn, q=a, k=b, v=c), drawn) < 1e-6, what
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_may_be_left_out_when_they_are_stored(name: str) -> None:
+    backend, drawn = ready(name, MODES["extend"])
+    call(backend, drawn)
+    again = call(backend, drawn, k=None, v=None, save_kv_cache=False)
+    assert error_of(again, drawn) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_and_autocast_change_nothing(name: str) -> None:
+    backend, drawn = ready(name, replace(MODES["extend"], sinks=True))
+    assert drawn.sinks is not None
+    leaves = {key: getattr(drawn, key).clone().requires_grad_() for key in ("q", "k", "v", "sinks")}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = call(backend, drawn, **leaves)
+    assert not out.requires_grad
+    assert out.dtype is torch.float32
+    assert not drawn.runner.token_to_kv_pool.get_kv_buffer(0)[0].requires_grad
+    assert error_of(out, drawn) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inference_mode_can_be_left_and_entered(name: str) -> None:
+    with torch.inference_mode():
+        backend, drawn = ready(name, MODES["extend"])
+        assert error_of(call(backend, drawn), drawn) < 1e-6
+    assert error_of(call(backend, drawn), drawn) < 1e-6
+    backend.init_forward_metadata(drawn.batch)
+    assert error_of(call(backend, drawn), drawn) < 1e-6
+    with torch.inference_mode():
+        drawn.batch.seq_lens += 1
+        with pytest.raises(InvalidInput, match="changed since"):
+            call(backend, drawn)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("float32", -math.inf),
+        ("float32", 20.3),
+        ("float32", 1e30),
+        ("bfloat16", -1e30),
+        ("bfloat16", 20.3),
+        ("float16", 8.33),  # more would leave nothing of the output in float16
+        ("float16", 1e30),
+    ],
+)
+def test_sinks_of_any_size(name: str, dtype: str, value: float) -> None:
+    request = replace(MODES["extend"], sinks=True, dtype=dtype, kv_dtype=dtype)
+    backend, drawn = ready(name, request)
+    drawn.sinks = torch.full((4,), value)
+    out = call(backend, drawn)
+    if value == 1e30:
+        assert float(out.abs().max()) == 0.0, "everything goes to the sink"
+    else:
+        limit = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+        assert error_of(out, drawn) < limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_nothing_but_the_new_tokens_is_written(name: str, mode: str) -> None:
+    backend, drawn = ready(name, MODES[mode])
+    kv = drawn.runner.token_to_kv_pool
+    before = [x.view(torch.int32).clone() for x in kv.get_kv_buffer(0)]
+    call(backend, drawn)
+    for old, new in zip(before, kv.get_kv_buffer(0), strict=True):
+        changed = (old != new.view(torch.int32)).flatten(1).any(1).nonzero().flatten()
+        assert set(changed.tolist()) <= set(drawn.batch.out_cache_loc.tolist())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["decode", "extend", "target_verify", "idle"])
+def test_an_empty_batch_has_an_empty_answer(name: str, mode: str) -> None:
+    backend, drawn = ready(name, MODES["extend"])
+    reqs, kv = drawn.batch.req_to_token_pool, drawn.batch.token_to_kv_pool
+    batch = {
+        "decode": lambda: ForwardBatch.decode(reqs, kv, [], []),
+        "extend": lambda: ForwardBatch.extend(reqs, kv, [], [], []),
+        "target_verify": lambda: ForwardBatch.target_verify(reqs, kv, [], [], 3),
+        "idle": lambda: ForwardBatch.idle(reqs, kv),
+    }[mode]()
+    backend.init_forward_metadata(batch)
+    out = call(backend, drawn, q=drawn.q[:0], k=drawn.k[:0], v=drawn.v[:0], batch=batch)
+    assert out.shape == (0, 4 * 32)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_of_one_pass_may_differ(name: str) -> None:
+    drawn = scenario(MODES["extend"])
+    reqs, batch = drawn.batch.req_to_token_pool, drawn.batch
+    kv = MHATokenToKVPool(
+        num_pages=drawn.batch.token_to_kv_pool.num_pages,
+        page_size=drawn.request.page_size,
+        kv_cache_dtype="float32",
+        head_num=2,
+        head_dim=32,
+        layer_num=3,
+    )
+    kv.poison(torch.arange(kv.num_slots))
+    bidirectional = type(drawn.layer.attn_type)("encoder_only")
+    layers = [
+        drawn.layer,
+        replace(drawn.layer, layer_id=1, sliding_window_size=2),
+        replace(drawn.layer, layer_id=2, attn_type=bidirectional),
+    ]
+    backend = create_backend(name, ModelRunner(layers, reqs, kv, torch.float32))
+    ids, lengths = batch.req_pool_indices.tolist(), batch.seq_lens.tolist()
+    spans = [[(0, 2)] if n > 1 else [] for n in lengths]
+    whole = ForwardBatch.extend(reqs, kv, ids, [0] * len(ids), lengths, spans)
+    backend.init_forward_metadata(whole)
+    generator = torch.Generator().manual_seed(3)
+    for layer in layers:
+        q, k, v = (
+            torch.randn(whole.num_tokens, heads, 32, generator=generator) for heads in (4, 2, 2)
+        )
+        out = backend.forward(q, k, v, layer, whole)
+        assert relative_error(out, attention(q, layer, whole)) < 1e-6, layer
+
+
+# The registry
+
+
+def test_an_unknown_name_gets_a_suggestion() -> None:
+    drawn = scenario(SMALL)
+    with pytest.raises(UnknownBackend, match=r"'torch_nativ'; did you mean torch_native\?"):
+        create_backend("torch_nativ", drawn.runner)
+    with pytest.raises(UnknownBackend, match=r"there are .*flex_attention.*torch_native") as caught:
+        create_backend("zzz", drawn.runner)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_hybrid_pair_is_no_name() -> None:
+    with pytest.raises(UnknownBackend):
+        create_backend("torch_native+flex_attention", scenario(SMALL).runner)

@@ -1,0 +1,339 @@
+"""Batches: what their constructors refuse, and what is found when one is changed afterwards."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
+from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
+from attn_lint.backends.interface.pool import ReqToTokenPool  # noqa: E402
+
+from .support import PAGE, filled, pool, table  # noqa: E402
+
+CHAIN = torch.ones(1, 2, 2, dtype=torch.bool).tril()
+
+
+def decode(*lengths: int) -> ForwardBatch:
+    reqs = filled([[1, 2], [3, 4], [5, 6]])
+    return ForwardBatch.decode(reqs, pool(), list(range(1, len(lengths) + 1)), list(lengths))
+
+
+def extend(**given: Any) -> ForwardBatch:
+    reqs = filled([[1, 2], [3, 4]])
+    return ForwardBatch.extend(
+        reqs, pool(), [1, 2], given.get("prefix", [3, 0]), given.get("new", [4, 5]), given.get("mm")
+    )
+
+
+def verify(mask: Any = None, **given: Any) -> ForwardBatch:
+    reqs = filled([[1, 2], [3, 4]])
+    prefix = given.get("prefix", [3])
+    requests = given.get("requests", [1])
+    return ForwardBatch.target_verify(
+        reqs, pool(), requests, prefix, given.get("drafts", 2), mask, given.get("topk", 1)
+    )
+
+
+# Constructors
+
+
+@pytest.mark.parametrize(
+    ("requests", "lengths", "message"),
+    [
+        ([1], [9], "request 1 has no slot for token 8"),
+        ([1], [17], "request 1 has 17 tokens, beyond a context of 16"),
+        ([1], [0], "request 1 has length 0"),
+        ([1], [-4], "request 1 has length -4"),
+        ([0], [1], "request 0 is not in 1..4"),
+        ([5], [1], "request 5 is not in 1..4"),
+        ([-1], [1], "request -1 is not in 1..4"),
+        ([4], [1], "request 4 has no slot for token 0"),
+        ([1, 1], [3, 4], "a request is in the batch twice"),
+        ([1, 2], [3], "2 requests and 1 lengths"),
+        ([1], [2.5], "length 2.5 is not a whole number"),
+        (["1"], [2], "request '1' is not a whole number"),
+    ],
+)
+def test_decode_refuses(requests: list[Any], lengths: list[Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ForwardBatch.decode(filled([[1, 2], [3, 4]]), pool(), requests, lengths)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"new": [4, 0]}, "request 2 has no new token"),
+        ({"new": [4, -1]}, "request 2 has no new token"),
+        ({"prefix": [-1, 0]}, "request 1 has prefix -1"),
+        ({"prefix": [3]}, "1 prefix lengths and 2 extend lengths"),
+        ({"prefix": [8, 0], "new": [1, 1]}, "request 1 has no slot for token 8"),
+        ({"mm": [[(3, 6)]]}, "multimodal blocks for 1 of 2 requests"),
+        ({"mm": [[(2, 5)], []]}, "block 2..5 of row 0 .* not within the new tokens 3..7"),
+        ({"mm": [[(5, 8)], []]}, "block 5..8 of row 0"),
+        ({"mm": [[(5, 5)], []]}, "block 5..5 of row 0 is empty"),
+        ({"mm": [[(3, 5), (4, 6)], []]}, "block 4..6 of row 0 .* overlaps"),
+    ],
+)
+def test_extend_refuses(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        extend(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"drafts": 0}, "draft_token_num is 0"),
+        ({"topk": 0}, "topk is 0"),
+        ({"topk": 2}, "needs a tree_mask"),
+        ({"prefix": [7]}, "request 1 has no slot for token 8"),
+        ({"prefix": [-1]}, "request 1 has prefix -1"),
+        ({"mask": torch.ones(1, 2, 2)}, "tree_mask is torch.float32"),
+        ({"mask": torch.ones(1, 3, 3, dtype=torch.bool)}, r"it is torch.bool \[1, 2, 2\]"),
+        ({"mask": torch.ones(2, 2, dtype=torch.bool)}, "it is torch.bool"),
+        ({"mask": torch.ones(1, 2, 2, dtype=torch.bool)}, "one that comes after it"),
+        ({"mask": torch.zeros(1, 2, 2, dtype=torch.bool)}, "hides a draft token from itself"),
+    ],
+)
+def test_verify_refuses(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        verify(given.pop("mask", None), **given)
+
+
+def test_two_requests_may_share_a_prefix_but_not_write_to_one_slot() -> None:
+    reqs = table()
+    reqs.write(1, [4, 5, 6, 7, 8, 9])
+    reqs.write(2, [4, 5, 6, 7, 12, 13])
+    ForwardBatch.decode(reqs, pool(), [1, 2], [5, 6])
+    with pytest.raises(InvalidInput, match="requests 1 and 2 both write to slot 7"):
+        ForwardBatch.extend(reqs, pool(), [2, 1], [3, 3], [2, 2])
+
+
+@pytest.mark.parametrize(
+    ("reqs", "message"),
+    [
+        (ReqToTokenPool(2, 16, page_size=8, num_pages=4), "page size 8 in the table, 4 in"),
+        (ReqToTokenPool(2, 64, page_size=4, num_pages=16), "the table has 64 slots, the pool 32"),
+        (ReqToTokenPool(2, 16, page_size=4, num_pages=8, device="meta"), "the table is on meta"),
+    ],
+)
+def test_table_and_pool_belong_together(reqs: ReqToTokenPool, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ForwardBatch.idle(reqs, pool())
+
+
+def test_what_a_batch_holds() -> None:
+    batch = extend(mm=[[(4, 6)], []])
+    assert batch.seq_lens.tolist() == [7, 5]
+    assert batch.out_cache_loc.tolist() == [7, 8, 9, 10, 12, 13, 14, 15, 16]
+    assert batch.positions.tolist() == [3, 4, 5, 6, 0, 1, 2, 3, 4]
+    assert batch.extend_start_loc.tolist() == [0, 4]
+    assert batch.kv_limit.tolist() == [3, 5, 5, 6, 0, 1, 2, 3, 4]
+    assert (batch.num_tokens, batch.max_kv_len, batch.query_lens_cpu) == (9, 7, [4, 5])
+    chain = verify()
+    assert chain.seq_lens.tolist() == [3]
+    assert chain.kv_lens_cpu.tolist() == [5]
+    assert chain.out_cache_loc.tolist() == [7, 8]
+    empty = ForwardBatch.decode(table(), pool(), [], [])
+    assert (empty.num_tokens, empty.max_kv_len, empty.batch_size) == (0, 0, 0)
+
+
+# Changes after construction
+
+
+def at(name: str, index: int, value: int) -> Callable[[ForwardBatch], None]:
+    def change(batch: ForwardBatch) -> None:
+        getattr(batch, name)[index] = value
+
+    return change
+
+
+def in_table(row: int, token: int, slot: int) -> Callable[[ForwardBatch], None]:
+    def change(batch: ForwardBatch) -> None:
+        batch.req_to_token_pool.req_to_token[row, token] = slot
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (at("seq_lens", 0, 9), "seq_lens and seq_lens_cpu differ"),
+        (at("seq_lens", 0, 10**6), "beyond a context of 16"),
+        (at("seq_lens", 0, -1), "values below 1"),
+        (at("req_pool_indices", 0, 77), "outside 0..4"),
+        (at("req_pool_indices", 0, -2), "outside 0..4"),
+        (at("out_cache_loc", 0, 32), "out_cache_loc has slots outside the pool of 32"),
+        (at("out_cache_loc", 0, -1), "out_cache_loc has slots outside"),
+        (at("out_cache_loc", 4, 8), "out_cache_loc of row 1 .request 2. is not where the table"),
+        (at("extend_seq_lens", 1, 4), "extend_seq_lens and extend_seq_lens_cpu differ"),
+        (at("extend_prefix_lens", 0, 2), "extend_prefix_lens and extend_prefix_lens_cpu differ"),
+        (at("extend_start_loc", 1, 3), "extend_start_loc is not the running sum"),
+        (at("kv_limit", 0, 16), "kv_limit goes beyond the tokens of its request"),
+        (at("kv_limit", 0, -1), "kv_limit goes beyond"),
+        (in_table(1, 2, 32), "row 0 .request 1. has slots outside the pool"),
+        (in_table(1, 2, -1), "row 0 .request 1. has slots outside the pool"),
+        (in_table(1, 2, 9), "row 0 .request 1. has tokens outside whole pages"),
+        (in_table(2, 4, 17), "row 1 .request 2. has tokens outside whole pages"),
+    ],
+)
+def test_a_changed_batch_is_found(change: Callable[[ForwardBatch], None], message: str) -> None:
+    batch = extend(mm=[[(4, 6)], []])
+    change(batch)
+    with pytest.raises(InvalidInput, match=message):
+        batch.recheck()
+    with pytest.raises(InvalidInput, match=message):
+        batch.recheck()  # and again: a refused batch is not taken for a checked one
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        ("seq_lens", torch.tensor([7, 5]), r"seq_lens is torch.int64 \[2\]; it is torch.int32"),
+        ("seq_lens", torch.tensor([7, 5, 1], dtype=torch.int32), r"seq_lens is torch.int32 \[3\]"),
+        ("req_pool_indices", torch.tensor([1, 2], dtype=torch.int32), "it is torch.int64"),
+        ("out_cache_loc", torch.zeros(9), "out_cache_loc is torch.float32"),
+        ("out_cache_loc", torch.zeros(3, 3, dtype=torch.int64), r"\[3, 3\]"),
+        ("extend_start_loc", None, "extend_start_loc is missing"),
+        ("seq_lens", torch.zeros(2, dtype=torch.int32, device="meta"), "seq_lens is on meta"),
+    ],
+)
+def test_a_replaced_tensor_is_checked_for_kind(name: str, tensor: Any, message: str) -> None:
+    batch = extend()
+    setattr(batch, name, tensor)
+    with pytest.raises(InvalidInput, match=message):
+        batch.recheck()
+
+
+def test_a_tensor_at_the_address_of_an_old_one_is_another() -> None:
+    batch = decode(3, 4)
+    for _ in range(50):  # identities are reused as soon as a tensor is gone
+        batch.seq_lens = torch.tensor([3, 4], dtype=torch.int32)
+        batch.recheck()
+        batch.seq_lens = torch.tensor([3, 9], dtype=torch.int32)
+        with pytest.raises(InvalidInput, match="seq_lens"):
+            batch.recheck()
+
+
+def test_an_untouched_batch_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = extend(mm=[[(4, 6)], []])
+    monkeypatch.setattr(
+        torch.Tensor, "cpu", lambda self: pytest.fail("the device was read without need")
+    )
+    batch.recheck()
+    batch.seq_lens.add_(0)
+    with pytest.raises(pytest.fail.Exception):
+        batch.recheck()
+
+
+def test_a_new_request_in_the_table_leaves_the_batch_right() -> None:
+    batch = decode(3, 4)
+    batch.req_to_token_pool.write(4, [28])
+    batch.recheck()
+
+
+def test_inference_mode_hides_no_change() -> None:
+    with torch.inference_mode():
+        batch = verify(CHAIN.clone())
+        batch.recheck()
+        batch.seq_lens += 100
+        with pytest.raises(InvalidInput, match="beyond a context"):
+            batch.recheck()
+        batch.seq_lens -= 100
+        batch.recheck()
+        assert batch.spec_info is not None
+        batch.spec_info.tree_mask.fill_(True)
+        with pytest.raises(InvalidInput, match="comes after it"):
+            batch.recheck()
+
+
+@pytest.mark.parametrize("name", ["seq_lens", "out_cache_loc", "req_pool_indices"])
+def test_a_tensor_without_a_version_counter_is_refused(name: str) -> None:
+    batch = decode(3)
+    with torch.inference_mode():
+        setattr(batch, name, getattr(batch, name).clone())
+    with pytest.raises(InvalidInput, match=f"{name} was made in torch.inference_mode"):
+        batch.recheck()
+
+
+def test_the_mask_of_a_tree_is_the_batch_s_own() -> None:
+    mask = CHAIN.clone()
+    batch = verify(mask)
+    mask.fill_(True)
+    assert batch.spec_info is not None
+    assert torch.equal(batch.spec_info.tree_mask, CHAIN)
+    batch.recheck()
+
+
+def test_a_deep_copy_is_a_batch_of_its_own() -> None:
+    batch = copy.deepcopy(decode(3, 4))
+    batch.recheck()
+    batch.seq_lens[0] = 99
+    with pytest.raises(InvalidInput, match="seq_lens"):
+        batch.recheck()
+
+
+# Static batches of CUDA graphs
+
+
+def static() -> tuple[ForwardBatch, Callable[..., ForwardBatch]]:
+    reqs, kv = filled([[1, 2], [3, 4], [5, 6]]), pool()
+    batch = ForwardBatch.decode(reqs, kv, [1, 2, 3], [8, 8, 8])
+    return batch, lambda ids, lens: ForwardBatch.decode(reqs, kv, ids, lens)
+
+
+def test_load_fills_up_with_padding() -> None:
+    batch, make = static()
+    addresses = [x.data_ptr() for x in (batch.seq_lens, batch.out_cache_loc, batch.positions)]
+    assert batch.load_(make([3], [5])) == 1
+    assert batch.seq_lens.tolist() == [5, 1, 1]
+    assert batch.seq_lens_cpu.tolist() == [5, 1, 1]
+    assert batch.req_pool_indices.tolist() == [3, 0, 0]
+    assert batch.out_cache_loc.tolist() == [5 * PAGE + 4 + 0, 0, 0]
+    assert batch.positions.tolist() == [4, 0, 0]
+    batch.recheck()
+    # And with other values on the device, they are read and still right.
+    batch.seq_lens.add_(0)
+    batch.recheck()
+    assert [x.data_ptr() for x in (batch.seq_lens, batch.out_cache_loc, batch.positions)] == (
+        addresses
+    ), "a graph has the addresses"
+    assert batch.load_(make([], [])) == 0
+    assert batch.req_pool_indices.tolist() == [0, 0, 0]
+
+
+def test_load_fills_trees_up_with_chains_of_padding() -> None:
+    reqs, kv = filled([[1, 2], [3, 4]]), pool()
+    mask = torch.eye(2, dtype=torch.bool).expand(2, 2, 2)
+    batch = ForwardBatch.target_verify(reqs, kv, [1, 2], [3, 3], 2, mask, topk=2)
+    one = ForwardBatch.target_verify(reqs, kv, [2], [5], 2, mask[:1], topk=2)
+    assert batch.load_(one) == 1
+    assert batch.out_cache_loc.tolist() == [17, 18, 0, 0]
+    assert batch.spec_info is not None
+    assert bool(batch.spec_info.tree_mask[1].diagonal().all())
+
+
+def test_load_refuses_what_is_not_the_graph_s() -> None:
+    batch, make = static()
+    with pytest.raises(InvalidInput, match=r"another table than the graph; .*another pool"):
+        batch.load_(decode(3))
+    small = make([1], [3])
+    with pytest.raises(InvalidInput, match="3 requests in a graph of 1"):
+        small.load_(batch)
+    reqs, kv = batch.req_to_token_pool, batch.token_to_kv_pool
+    with pytest.raises(InvalidInput, match="a target_verify batch in a decode graph"):
+        batch.load_(ForwardBatch.target_verify(reqs, kv, [1], [3], 2))
+    chain = ForwardBatch.target_verify(reqs, kv, [1, 2], [3, 3], 2)
+    with pytest.raises(InvalidInput, match="a tree mask and a chain"):
+        chain.load_(ForwardBatch.target_verify(reqs, kv, [1], [3], 2, CHAIN))
+    with pytest.raises(InvalidInput, match="3 draft tokens in a graph of 2"):
+        chain.load_(ForwardBatch.target_verify(reqs, kv, [1], [3], 3))
+    changed = make([1], [3])
+    changed.out_cache_loc[0] = 999
+    with pytest.raises(InvalidInput, match="out_cache_loc"):
+        batch.load_(changed)

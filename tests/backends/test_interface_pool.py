@@ -1,0 +1,344 @@
+"""Tables and pools: what they refuse, and what their slots mean afterwards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attn_lint.backends.interface import fp4  # noqa: E402
+from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
+from attn_lint.backends.interface.layer import AttentionLayer  # noqa: E402
+from attn_lint.backends.interface.modes import AttentionType  # noqa: E402
+from attn_lint.backends.interface.pool import (  # noqa: E402
+    KVPool,
+    MHATokenToKVPool,
+    MLATokenToKVPool,
+    ReqToTokenPool,
+)
+from attn_lint.backends.interface.runner import ModelRunner  # noqa: E402
+
+from .support import LAYER, PAGE, filled, pool, table  # noqa: E402
+
+MLA_LAYER = AttentionLayer(
+    layer_id=0,
+    tp_q_head_num=4,
+    tp_k_head_num=1,
+    head_dim=40,
+    v_head_dim=32,
+    scaling=0.1,
+    kv_lora_rank=32,
+)
+
+
+def mla_pool(**sizes: Any) -> MLATokenToKVPool:
+    given = {"kv_lora_rank": 32, "qk_rope_head_dim": 8, **sizes}
+    return MLATokenToKVPool(num_pages=8, page_size=PAGE, kv_cache_dtype="float32", **given)
+
+
+# The table
+
+
+@pytest.mark.parametrize("name", ["size", "max_context_len", "page_size", "num_pages"])
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_table_has_positive_sizes(name: str, value: int) -> None:
+    sizes = {"size": 4, "max_context_len": 16, "page_size": 4, "num_pages": 8, name: value}
+    with pytest.raises(InvalidInput, match=f"{name} is {value}"):
+        ReqToTokenPool(sizes.pop("size"), sizes.pop("max_context_len"), **sizes)
+
+
+@pytest.mark.parametrize(
+    ("request_id", "slots", "start", "message"),
+    [
+        (0, [4], 0, "request 0 is not in 1..4"),
+        (5, [4], 0, "request 5 is not in 1..4"),
+        (-1, [4], 0, "request -1 is not in 1..4"),
+        (1, [32], 0, "slot 32 is outside the pool of 32 slots"),
+        (1, [-1], 0, "slot -1 is outside the pool"),
+        (1, [0], 0, "slot 0 is in page 0, which is padding"),
+        (1, list(range(4, 21)), 0, "tokens 0..16 are outside a context of 16"),
+        (1, [4], -1, "outside a context"),
+        (1, [4], 16, "outside a context"),
+        (1, [[4]], 0, "they are a list"),
+        (1, [5], 0, "token 0 of request 1 is in slot 5, which is not place 0 of its page"),
+        (1, [4, 6], 0, "token 1 of request 1 is in slot 6"),
+        (1, [4, 5, 6, 7, 9], 0, "token 4 of request 1 is in slot 9"),
+        (1, [5], 1, "token 1 of request 1 is in slot 5"),  # its page was not begun
+        (1, [4, 5, 6, 7, 4, 5], 0, "request 1 has page 1 twice"),
+    ],
+)
+def test_a_table_refuses(request_id: int, slots: list[int], start: int, message: str) -> None:
+    reqs = table()
+    before = reqs.host.clone(), reqs.req_to_token.clone()
+    with pytest.raises(InvalidInput, match=message):
+        reqs.write(request_id, slots, start)
+    assert torch.equal(reqs.host, before[0])
+    assert torch.equal(reqs.req_to_token, before[1]), "nothing is written when it is refused"
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        table().write(9, [99])
+    assert len(caught.value.problems) == 2
+
+
+def test_a_table_is_written_in_parts() -> None:
+    reqs = table()
+    reqs.write(2, [8, 9])
+    reqs.write(2, [10, 11, 4, 5], start=2)
+    reqs.write(2, [])
+    assert reqs.host[2].tolist()[:8] == [8, 9, 10, 11, 4, 5, -1, -1]
+    assert reqs.req_to_token[2].tolist()[:8] == [8, 9, 10, 11, 4, 5, 0, 0]
+
+
+def test_the_padding_request_lies_in_page_0() -> None:
+    assert set(table().req_to_token[0].tolist()) == set(range(PAGE))
+
+
+def test_a_table_made_in_inference_mode_can_be_written_later() -> None:
+    with torch.inference_mode():
+        reqs, kv = table(), pool()
+    reqs.write(1, [4, 5])
+    kv.set_kv_buffer(LAYER, torch.tensor([4]), torch.ones(1, 2, 32), torch.ones(1, 2, 32))
+    assert reqs.req_to_token._version > 0
+
+
+# Pools
+
+
+@pytest.mark.parametrize("name", ["num_pages", "page_size", "layer_num"])
+def test_a_pool_has_positive_sizes(name: str) -> None:
+    sizes: dict[str, Any] = {"num_pages": 8, "page_size": 4, "layer_num": 1, name: 0}
+    with pytest.raises(InvalidInput, match=f"{name} is 0"):
+        MHATokenToKVPool(kv_cache_dtype="float32", head_num=2, head_dim=32, **sizes)
+
+
+@pytest.mark.parametrize("sizes", [(0, 32, 32), (2, 0, 32), (2, 32, 0), (-1, 32, 32)])
+def test_a_pool_has_heads_and_dims(sizes: tuple[int, int, int]) -> None:
+    heads, dim, v_dim = sizes
+    with pytest.raises(InvalidInput, match="positive"):
+        MHATokenToKVPool(
+            num_pages=2,
+            page_size=4,
+            kv_cache_dtype="float32",
+            head_num=heads,
+            head_dim=dim,
+            v_head_dim=v_dim,
+        )
+
+
+@pytest.mark.parametrize("sizes", [{"kv_lora_rank": 0}, {"qk_rope_head_dim": -1}])
+def test_a_latent_has_dims(sizes: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput, match="latent dims"):
+        mla_pool(**sizes)
+
+
+@pytest.mark.parametrize("dtype", ["fp8", "int8", "", "float64", "torch.float32"])
+def test_a_pool_names_the_dtypes_it_knows(dtype: str) -> None:
+    with pytest.raises(InvalidInput, match=r"it is one of .*fp8_e4m3.*fp4_e2m1"):
+        pool(dtype=dtype)
+
+
+def test_fp4_needs_whole_blocks() -> None:
+    with pytest.raises(InvalidInput, match="head dim 40 is no multiple of 16"):
+        MHATokenToKVPool(
+            num_pages=2, page_size=4, kv_cache_dtype="fp4_e2m1", head_num=1, head_dim=40
+        )
+
+
+def test_a_pool_names_its_device_as_tensors_do() -> None:
+    assert pool().device == torch.zeros(0).device
+
+
+def store(kv: KVPool, x: Any, layer: AttentionLayer = LAYER) -> tuple[Any, Any]:
+    """What slots 4 and following mean in float64 after `x` was stored there as keys and values."""
+    loc = torch.arange(4, 4 + len(x))
+    kv.set_kv_buffer(layer, loc, x, x[..., : layer.v_head_dim])
+    return kv.load(layer, loc, torch.float64)
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("fp8_e4m3", 448.0), ("fp8_e5m2", 57344.0)])
+def test_fp8_saturates_and_keeps_nan(dtype: str, largest: float) -> None:
+    x = torch.zeros(1, 2, 32)
+    x[0, 0, :5] = torch.tensor([1e9, -1e9, math.inf, -math.inf, math.nan])
+    k, _ = store(pool(dtype=dtype), x)
+    assert k[0, 0, :4].tolist() == [largest, -largest, largest, -largest]
+    assert math.isnan(k[0, 0, 4])
+
+
+@pytest.mark.parametrize("dtype", ["fp8_e4m3", "fp8_e5m2"])
+def test_fp8_rounds_to_the_nearest_value_it_has(dtype: str) -> None:
+    kv = pool(dtype=dtype)
+    codes = torch.arange(256, dtype=torch.uint8)
+    grid = codes.view(kv.k_buffer[0].dtype).double()
+    grid = grid[torch.isfinite(grid)]
+    x = torch.randn(8, 2, 32, generator=torch.Generator().manual_seed(5)) * 20
+    layer = replace(LAYER, k_scale=0.25)
+    k, _ = store(kv, x, layer)
+    scaled = (x.double() / 0.25).flatten()
+    best = (scaled[:, None] - grid).abs().amin(-1)
+    assert torch.equal((k.flatten() / 0.25 - scaled).abs(), best)
+
+
+def test_scales_multiply_what_is_read() -> None:
+    kv = pool()
+    kv.k_buffer[0][4], kv.v_buffer[0][4] = 3.0, 5.0
+    layer = replace(LAYER, k_scale=0.5, v_scale=2.0)
+    k, v = kv.load(layer, torch.tensor([4]), torch.float64)
+    assert (float(k[0, 0, 0]), float(v[0, 0, 0])) == (3.0, 5.0), "scales belong to narrow dtypes"
+    kv8 = pool(dtype="fp8_e5m2")
+    kv8.k_buffer[0].view(torch.uint8)[4] = 0x3C  # 1.0 in e5m2
+    kv8.v_buffer[0].view(torch.uint8)[4] = 0x40  # 2.0
+    k, v = kv8.load(layer, torch.tensor([4]), torch.float64)
+    assert (float(k[0, 0, 0]), float(v[0, 0, 0])) == (0.5, 4.0)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1"]
+)
+def test_poison_is_nan_in_every_dtype(dtype: str) -> None:
+    kv = pool(dtype=dtype, layers=2)
+    x = torch.full((2, 2, 32), 6.0)  # exact in each, FP4 with a scale of 1 included
+    second = replace(LAYER, layer_id=1)
+    store(kv, x, second)
+    kv.poison(torch.tensor([5]))
+    k, v = kv.load(second, torch.tensor([4, 5]), torch.float32)
+    assert torch.equal(k[0], x[0])
+    assert bool(k[1].isnan().all())
+    assert bool(v[1].isnan().all())
+
+
+def test_poison_reaches_a_latent() -> None:
+    kv = mla_pool()
+    store(kv, torch.ones(1, 1, 40), MLA_LAYER)
+    kv.poison(torch.tensor([4]))
+    k, v = kv.load(MLA_LAYER, torch.tensor([4]), torch.float32)
+    assert bool(k.isnan().all())
+    assert bool(v.isnan().all())
+
+
+def test_the_value_of_a_latent_is_its_first_part() -> None:
+    kv = mla_pool()
+    x = torch.arange(40.0).view(1, 1, 40)
+    k, v = store(kv, x, MLA_LAYER)
+    assert torch.equal(k, x.double())
+    assert torch.equal(v, x[..., :32].double())
+    assert kv.get_value_buffer(0).data_ptr() == kv.get_key_buffer(0).data_ptr()
+
+
+# FP4, against the table of e2m1 in the OCP Microscaling specification
+
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def test_every_fp4_code_means_what_the_specification_says() -> None:
+    codes = torch.arange(16, dtype=torch.uint8)
+    packed = (codes[0::2] | (codes[1::2] << 4)).view(1, 8)
+    scale = torch.ones(1, 1).to(torch.float8_e4m3fn)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        values = fp4.dequantize(packed, scale, 1.0, dtype)[0].tolist()
+        assert values == E2M1 + [-x for x in E2M1]
+
+
+def test_fp4_rounds_half_way_to_even() -> None:
+    # A block whose largest number is 6 has scale 1.
+    ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0]
+    x = torch.tensor([*ties, *[-t for t in ties], 6.0, 0.0])
+    packed, scale = fp4.quantize(x, 1.0)
+    assert float(scale) == 1.0
+    got = fp4.dequantize(packed, scale, 1.0, torch.float64).tolist()
+    even = [0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
+    assert got == [*even, *[-x for x in even], 6.0, 0.0]
+
+
+def test_fp4_takes_the_nearest_value_of_the_block() -> None:
+    x = torch.randn(200, 64, generator=torch.Generator().manual_seed(11)) * 3
+    packed, scale = fp4.quantize(x, 0.5)
+    blocks = (x / 0.5).view(200, 4, 16)
+    wanted = (blocks.abs().amax(-1) / 6).to(torch.float8_e4m3fn)
+    assert torch.equal(scale.view(torch.uint8), wanted.view(torch.uint8))
+    got = fp4.dequantize(packed, scale, 0.5, torch.float64).view(200, 4, 16)
+    grid = torch.tensor(E2M1 + [-x for x in E2M1]).double()
+    values = grid * wanted.double()[..., None, None] * 0.5
+    distance = (x.view(200, 4, 16, 1).double() - values).abs().amin(-1)
+    assert torch.allclose((got - x.view(200, 4, 16)).abs(), distance, rtol=1e-6, atol=0)
+
+
+def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
+    x = torch.zeros(1, 48)
+    x[0, 16] = 1e9
+    x[0, 17] = -1e9
+    x[0, 32] = 1e-9
+    packed, scale = fp4.quantize(x, 1.0)
+    got = fp4.dequantize(packed, scale, 1.0, torch.float64)
+    assert float(got[0, :16].abs().max()) == 0.0
+    assert got[0, 16:18].tolist() == [6 * 448.0, -6 * 448.0]
+    assert bool(torch.isfinite(got).all())
+
+
+# Layers and runners
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tp_q_head_num": 0}, "tp_q_head_num is 0"),
+        ({"tp_k_head_num": 0}, "tp_k_head_num is 0"),
+        ({"tp_k_head_num": 3}, "4 query heads are no multiple of 3 key heads"),
+        ({"head_dim": 0}, "head_dim is 0"),
+        ({"v_head_dim": -1}, "v_head_dim is -1"),
+        ({"scaling": 0.0}, "scaling is 0.0"),
+        ({"scaling": math.nan}, "scaling is nan"),
+        ({"scaling": math.inf}, "scaling is inf"),
+        ({"k_scale": -1.0}, "k_scale is -1.0"),
+        ({"v_scale": math.inf}, "v_scale is inf"),
+        ({"layer_id": -1}, "layer_id is -1"),
+        ({"logit_cap": -1.0}, "logit_cap is -1.0"),
+        ({"logit_cap": math.nan}, "logit_cap is nan"),
+        ({"logit_cap": math.inf}, "logit_cap is inf"),
+        ({"sliding_window_size": -2}, "sliding_window_size is -2"),
+        ({"sliding_window_size": 2**31}, "sliding_window_size is 2147483648"),
+        ({"kv_lora_rank": 32}, "one key head, not 2"),
+        ({"kv_lora_rank": 16, "tp_k_head_num": 1}, "v_head_dim = kv_lora_rank"),
+    ],
+)
+def test_a_layer_refuses(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        replace(LAYER, **change)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (replace(LAYER, layer_id=1), "layer 1 is beyond the pool's 1 layers"),
+        (replace(LAYER, tp_k_head_num=1), "key heads: 1, the pool 2"),
+        (replace(LAYER, head_dim=16), "head_dim 16, the pool 32"),
+        (replace(LAYER, v_head_dim=16), "v_head_dim 16, the pool 32"),
+        (MLA_LAYER, "layer 0 is MLA, the pool is not"),
+    ],
+)
+def test_a_runner_refuses_layers_that_do_not_fit_the_pool(
+    layer: AttentionLayer, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ModelRunner([layer], table(), pool())
+
+
+def test_a_runner_refuses_a_latent_of_another_size() -> None:
+    with pytest.raises(InvalidInput, match="head_dim 40, the pool 36"):
+        ModelRunner([MLA_LAYER], table(), mla_pool(qk_rope_head_dim=4))
+
+
+def test_a_runner_needs_layers_and_a_known_mode() -> None:
+    with pytest.raises(InvalidInput, match="there are no layers; speculative_attention_mode is"):
+        ModelRunner([], table(), pool(), speculative_attention_mode="both")  # type: ignore[arg-type]
+
+
+def test_causality_comes_from_the_attention_type() -> None:
+    assert LAYER.is_causal
+    assert not replace(LAYER, attn_type=AttentionType.ENCODER_ONLY).is_causal
+    assert filled([[1], [2]]).host[2, 0] == 2 * PAGE
