@@ -567,47 +567,44 @@ class DiffusionFacts:
         found: list[Key] = []
         owners = self._owners(segment)
         indexed: set[int] = set()
-        body = self.codebase.body(segment)
-        for event in events(body):
+        seen: set[int] = set()
+        for event in events(self.codebase.body(segment)):
+            # What a branch asks is read as well, before what the branch does.
+            for number, guard in enumerate(event.guards):
+                if id(guard.test) not in seen:
+                    seen.add(id(guard.test))
+                    own = self._guarded(segment, event.guards[:number]) or owners
+                    found += self._reads(segment, event, [guard.test], own, field_, indexed)
             own = self._guarded(segment, event.guards) or owners
-            nodes = [node for expr in sx.own_expressions(event.statement) for node in sx.walk(expr)]
-            for node in nodes:
-                if isinstance(node, sx.Index):
-                    indexed |= {id(part) for part in sx.walk(node.key)}
-            nested = {
-                id(node.value): node for node in nodes
-                if isinstance(node, sx.Attr) and isinstance(node.value, sx.Attr)
-            }  # fmt: skip
-            for node in nodes:
-                key = self._key(segment, node, event.scope, field_)
-                if key is None:
-                    continue
-                name, default, has_default = key
-                outer = nested.get(id(node))
-                if outer is not None and outer.name in {"copy", "items", "get"}:
-                    found.append(
-                        Key(
-                            name,
-                            self.codebase.place(segment, event.statement),
-                            None,
-                            False,
-                            False,
-                            name,
-                            own,
-                        )
-                    )
-                    continue
-                found.append(
-                    Key(
-                        name,
-                        self.codebase.place(segment, event.statement),
-                        default,
-                        has_default,
-                        id(node) in indexed,
-                        "",
-                        own,
-                    )
-                )
+            expressions = list(sx.own_expressions(event.statement))
+            found += self._reads(segment, event, expressions, own, field_, indexed)
+        return found
+
+    def _reads(
+        self, segment: Segment, event: Event, expressions: list[sx.Expr], own: tuple[str, ...],
+        field_: str, indexed: set[int],
+    ) -> list[Key]:  # fmt: skip
+        """Reads of the configuration in some expressions of a function."""
+        found: list[Key] = []
+        nodes = [node for expr in expressions for node in sx.walk(expr)]
+        for node in nodes:
+            if isinstance(node, sx.Index):
+                indexed |= {id(part) for part in sx.walk(node.key)}
+        nested = {
+            id(node.value): node for node in nodes
+            if isinstance(node, sx.Attr) and isinstance(node.value, sx.Attr)
+        }  # fmt: skip
+        for node in nodes:
+            key = self._key(segment, node, event.scope, field_)
+            if key is None:
+                continue
+            name, default, has_default = key
+            place = self.codebase.place(segment, event.statement)
+            outer = nested.get(id(node))
+            if outer is not None and outer.name in {"copy", "items", "get"}:
+                found.append(Key(name, place, None, False, False, name, own))
+            else:
+                found.append(Key(name, place, default, has_default, id(node) in indexed, "", own))
         return found
 
     def _key(

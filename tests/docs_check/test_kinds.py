@@ -264,3 +264,38 @@ def _step(self, server_args):
         "proved: the keys of `rocm_only` are not documented: block_rows",
         "proved: `tile_rows` of `tile_attn` is not documented",
     ]
+
+
+def test_keys_that_only_a_condition_reads_and_values_in_another_spelling(tmp_path: Path) -> None:
+    code = """
+
+def _check(server_args):
+    config = server_args.attention_backend_config or {}
+    if not config.get("tile_check", False):
+        raise ValueError("no")
+"""
+    tree = added(tmp_path, f"{GENERATE}/pipelines_core/stages/denoising.py", code)
+    page = DIFFUSION.replace(
+        "| `fast` |\n", "| `fast` |\n| `tile_check` | `bool` | - | `false` |\n"
+    )
+    assert messages(page, tree) == []
+    assert [one.code for one in drift(page.replace("`false`", "`true`"), tree)] == ["DOC115"]
+
+
+def test_a_default_that_a_page_tells_in_its_own_words(tmp_path: Path) -> None:
+    tree = added(
+        tmp_path, CUDA,
+        f"""        if selected_backend is None and cls.is_blackwell():
+            return "sglang.{GENERATE.replace("/", ".")}.layers.attention.backends.tile_attn."""
+        """TileAttentionBackend"
+        if selected_backend == AttentionBackendEnum.TORCH_SDPA:
+""",
+        "        if selected_backend == AttentionBackendEnum.TORCH_SDPA:\n",
+    )  # fmt: skip
+    page = DIFFUSION.replace(
+        "## Backend options", "- **CUDA**: prefers `fa`.\n\n## Backend options"
+    )
+    assert messages(page, tree) == [
+        "partial: CUDA uses tile_attn by default on Blackwell (SM100), Blackwell (SM103)"
+    ]
+    assert messages(page.replace("`fa`.", "`fa`; on SM100 it takes tiles (`TILE`)."), tree) == []

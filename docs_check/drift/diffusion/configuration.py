@@ -131,7 +131,7 @@ def _default(
 
 
 def _same(stated: str, default: Any) -> bool:
-    if str(default) == stated.strip("\"'"):
+    if str(default).lower() == stated.strip("\"'").lower():
         return True
     try:
         return float(stated) == float(default)
@@ -162,6 +162,8 @@ def _missing(
         for member in key.backends:
             if key.nested_in or (member in documented and _known(key.name, documented[member])):
                 continue
+            if any(one != member and _called_after(key.name, one) for one in key.backends):
+                continue
             by_member.setdefault(member, {}).setdefault(key.name, key)
     for member, keys in by_member.items():
         if member in documented:
@@ -180,18 +182,23 @@ def _beside(context: Context, member: str, keys: dict[str, Key], heading: int) -
     """Keys of a backend that its table leaves out; a branch that several share tells nothing."""
     own = {
         name: key for name, key in keys.items()
-        if key.backends == (member,) or name.lower().startswith(f"{initials(member)}_")
+        if key.backends == (member,) or _called_after(name, member)
     }  # fmt: skip
     own = {name: key for name, key in own.items() if name not in context.page.text}
     if own:
         context.report(
             INFO, Spot(heading, 1), severity="info",
-            message=f"{listed([f'`{name}`' for name in own], 'and')} of `{member.lower()}` is not"
-            " documented",
+            message=f"{listed([f'`{name}`' for name in own], 'and')} of `{member.lower()}`"
+            f" {'is' if len(own) == 1 else 'are'} not documented",
             claim=f"(omission) further parameters of {member.lower()}",
-            actual=f"{listed(own, 'and')} is read", places=[key.place for key in own.values()],
-            subject=member.lower(),
+            actual=f"{listed(own, 'and')} {'is' if len(own) == 1 else 'are'} read",
+            places=[key.place for key in own.values()], subject=member.lower(),
         )  # fmt: skip
+
+
+def _called_after(name: str, member: str) -> bool:
+    """Whether a key is called after a backend, as `VSA_sparsity` is after VIDEO_SPARSE_ATTN."""
+    return name.lower().startswith(f"{initials(member)}_")
 
 
 def _known(name: str, documented: set[str]) -> bool:

@@ -70,7 +70,11 @@ def _default(context: Context, block: Block, kind: str, stated: list[str]) -> No
     facts = context.diffusion
     assert facts is not None
     actual = [o for o in facts.defaults(kind) if o.backend is not None]
-    missing = [o for o in actual if o.backend is not None and o.backend.lower() not in stated]
+    missing = [
+        o for o in actual
+        if o.backend is not None and o.backend.lower() not in stated
+        and not _told(o.backend.lower(), stated, block.text)
+    ]  # fmt: skip
     if not missing:
         return
     line, column = block.find("**") if block.text.startswith("**") else (block.line, 1)
@@ -85,6 +89,13 @@ def _default(context: Context, block: Block, kind: str, stated: list[str]) -> No
         places=[o.place for o in missing], certainty="proved" if certain else "partial",
         condition="" if certain else "on the other machines", subject=kind,
     )  # fmt: skip
+
+
+def _told(value: str, stated: list[str], text: str) -> bool:
+    """Whether a text speaks of a backend by what sets its name apart: `cuDNN SDPA`."""
+    common = {word for other in stated for word in other.split("_")}
+    own = [word for word in value.split("_") if word not in common and len(word) > 3]
+    return any(re.search(rf"\b{re.escape(word)}\b", text, re.I) for word in own)
 
 
 def _advice(context: Context, block: Block, kind: str, stated: list[str]) -> None:
