@@ -12,7 +12,7 @@ from ..data import load
 from ..names import Displays
 from ..source import syntax as sx
 from ..source.modules import LinePlace, Place, local_imports
-from ..source.paths import Event, Guard, Scope, events
+from ..source.paths import Event, Guard, Scope, conjuncts, events
 from ..source.segments import Segment
 from .code import CodeFacts
 from .conditions import Either, Term, terms
@@ -362,7 +362,7 @@ class DiffusionFacts:
                 if replaced is not None and name == member:
                     found.append(Outcome(replaced.backend, replaced.place, True, "falls back"))
                     continue
-                own = [g for g in event.guards if not _mentions(g.test, selected)]
+                own = [g for g in conjuncts(event.guards) if not _mentions(g.test, selected)]
                 machines, decided = self._machines(own, kind)
                 found.append(Outcome(name, place, holds is True, "", machines, decided))
                 if holds is True:
