@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from ...matrix import loader
@@ -74,6 +75,7 @@ def _first(*told: tuple[str | None, str]) -> tuple[str | None, str]:
     return next(((value, origin) for value, origin in told if value), (None, ""))
 
 
+@lru_cache(maxsize=64)
 def nearest(release: str) -> tuple[str, bool]:
     """The release of the matrix that is nearest to one asked for, and whether it is that one."""
     known = loader.releases() or [loader.DEFAULT_RELEASE]

@@ -141,8 +141,11 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _read_ignore(folder: Path) -> tuple[str, ...]:
+    path = folder / ".gitignore"
     try:
-        text = (folder / ".gitignore").read_text("utf-8", "replace")
+        if not path.is_file():
+            return ()  # a pipe would never end
+        text = path.read_text("utf-8", "replace")
     except OSError:
         return ()
     return tuple(

@@ -89,7 +89,8 @@ class Runner:
     def read(self, path: Path) -> tuple[str | None, str | None]:
         """Text of a file worth looking into, or why it could not be read."""
         try:
-            with path.open("rb") as file:
+            # A pipe would keep an ordinary open waiting for somebody to write to it.
+            with open(path, "rb", opener=_at_once) as file:
                 info = os.fstat(file.fileno())
                 if not stat.S_ISREG(info.st_mode):
                     return None, "no regular file"
@@ -366,6 +367,10 @@ class Runner:
         entry = judge.statements.codes.get(code, {"name": name, "severity": "warning"})
         return Finding(code, entry["name"], entry["severity"], message,
                        release=judge.release.name)  # fmt: skip
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _in_its_time(finding: Finding, judgement: Judgement, basis: Basis) -> Finding:

@@ -61,6 +61,7 @@ class Commands:
         self.rules = rules
         # `--tp` is how most people write `--tp-size`.
         self.flags = flags | {name.removesuffix("-size") for name in flags if len(name) == _SHORT}
+        self._cut_short: dict[str, bool] = {}
         self.program: str = rules.get("program") or ""
         diffusion = rules.get("diffusion") or {}
         self.diffusion_models: tuple[str, ...] = tuple(diffusion.get("models", ()))
@@ -355,9 +356,14 @@ class Commands:
 
     def is_flag(self, name: str) -> bool:
         """Whether a flag of that name is SGLang's, cut short or not."""
-        return name in self.flags or (
-            len(name) > _SHORT and any(flag.startswith(name) for flag in self.flags)
-        )
+        if name in self.flags:
+            return True
+        known = self._cut_short.get(name)
+        if known is None:
+            known = len(name) > _SHORT and any(flag.startswith(name) for flag in self.flags)
+            if len(self._cut_short) < 10_000:
+                self._cut_short[name] = known
+        return known
 
     def _add(
         self,

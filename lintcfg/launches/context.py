@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from .model import Context
@@ -80,18 +81,31 @@ def from_images(text: str, context: Context) -> None:
         context.note("sglang", release, f"image {match.group().strip().strip('/')}")
 
 
-def from_comments(text: str, place: int, context: Context) -> None:
-    """Take what comments meant for us say at a place; it outweighs all else in the file.
+class CommentSettings:
+    """What comments meant for us say of where launches run; it outweighs all else in the file.
 
     A comment speaks for what follows it, until another one says otherwise; the first one speaks
     for what stands above it too.
     """
-    if "attn-lint:" not in text:
-        return
-    for number, match in enumerate(_COMMENT.finditer(text)):
-        if match.start() > place and number:
-            break
-        for name, value in _SETTING.findall(match.group(1)):
-            if name in ("gpu", "sglang", "cuda"):
-                setattr(context, name, value.rstrip(",;"))
-                context.origin[name] = "comment"
+
+    def __init__(self, text: str) -> None:
+        self.places: list[int] = []
+        self.settings: list[dict[str, str]] = []
+        if "attn-lint:" not in text:
+            return
+        so_far: dict[str, str] = {}
+        for match in _COMMENT.finditer(text):
+            so_far = dict(so_far)
+            for name, value in _SETTING.findall(match.group(1)):
+                if name in ("gpu", "sglang", "cuda"):
+                    so_far[name] = value.rstrip(",;")
+            self.places.append(match.start())
+            self.settings.append(so_far)
+
+    def fill(self, place: int, context: Context) -> None:
+        """Set what holds at a place."""
+        if not self.places:
+            return
+        for name, value in self.settings[max(0, bisect_right(self.places, place) - 1)].items():
+            setattr(context, name, value)
+            context.origin[name] = "comment"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from .command import Commands
-from .context import from_comments, from_images, from_text
+from .context import CommentSettings, from_images, from_text
 from .model import Extraction, Trouble
 from .text import Source, unmasked, whole
 
@@ -97,8 +97,9 @@ def find_launches(
         ]
     if kind in ("python", "notebook", "markdown", "rst"):
         from_images(text, out.context)
+    settings = CommentSettings(text)
     for found in out.launches:
-        from_comments(text, found.end, found.context)
+        settings.fill(found.end, found.context)
         found.context.fill(out.context)
     return out
 

@@ -104,6 +104,9 @@ class Extraction:
     names: dict[str, Any] = field(default_factory=dict)
     #: Texts of the files that this one holds or writes, by the last part of their names.
     documents: dict[str, Source] = field(default_factory=dict)
+    #: How many variants were ever added.
+    count: int = 0
+    _known: dict[tuple[int, str], Found] = field(default_factory=dict)
 
     def skip(self, start: int, what: str, reason: str) -> None:
         """Note something passed over, once."""
@@ -113,15 +116,19 @@ class Extraction:
 
     def add(self, found: Found) -> None:
         """Keep a launch; the same command met on another way becomes a further variant."""
-        for known in self.launches:
-            if (known.start, known.wrapper) == (found.start, found.wrapper):
-                known.end = max(known.end, found.end)
-                for variant in found.variants:
-                    if len(known.variants) < MAX_VARIANTS and variant not in known.variants:
-                        known.variants.append(variant)
-                known.context.fill(found.context)
-                return
-        self.launches.append(found)
+        if len(self._known) != len(self.launches):  # some were taken out again
+            self._known = {(one.start, one.wrapper): one for one in self.launches}
+        known = self._known.setdefault((found.start, found.wrapper), found)
+        if known is found:
+            self.launches.append(found)
+            self.count += len(found.variants)
+            return
+        known.end = max(known.end, found.end)
+        for variant in found.variants:
+            if len(known.variants) < MAX_VARIANTS and variant not in known.variants:
+                known.variants.append(variant)
+                self.count += 1
+        known.context.fill(found.context)
 
 
 #: More ways through a file than this are not told apart.

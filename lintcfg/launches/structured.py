@@ -296,7 +296,7 @@ class Structured:
     ) -> bool:
         """Words that start SGLang, or that hand a script to a shell."""
         words = self.filled(words, environment)
-        before = len(self.out.launches), sum(len(f.variants) for f in self.out.launches)
+        before = self.out.count
         script = next(
             (
                 number
@@ -317,7 +317,7 @@ class Structured:
             if not _shell_lines(words):
                 return False
             return False
-        return before != (len(self.out.launches), sum(len(f.variants) for f in self.out.launches))
+        return before != self.out.count
 
     def script_with(
         self,

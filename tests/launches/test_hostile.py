@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -124,9 +126,183 @@ def test_links_that_lead_in_circles_are_left_alone(
     assert "ATT901" in capsys.readouterr().out
 
 
-def test_a_pipe_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo(tmp_path / "a.sh")
-    assert check(tmp_path) in (0, 2)
+def test_what_is_no_file_is_told_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import socket
+
+    os.mkfifo(tmp_path / "pipe.sh")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket.sh"))
+        for name in ("pipe.sh", "socket.sh", "/dev/zero", "/dev/null"):
+            assert check(tmp_path / name) == 0
+            assert "ATT901" in capsys.readouterr().out, name
+            assert guarded(dispatch, ["launches", "--isolated", str(tmp_path / name)]) == 0
+            capsys.readouterr()
+    # In a folder they are passed over.
+    (tmp_path / "a.sh").write_text(LAUNCH, encoding="utf-8")
+    assert check(tmp_path) == 0
+    assert "1 launch in 1 file" in capsys.readouterr().out
+
+
+def test_settings_that_are_pipes_are_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("attn-lint.toml", "pyproject.toml", ".gitignore"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "a.sh").write_text(LAUNCH, encoding="utf-8")
+    assert guarded(dispatch, ["check", str(tmp_path)]) == 0
+    assert guarded(
+        dispatch, ["check", "--lint-config", str(tmp_path / "pyproject.toml"), str(tmp_path)]
+    ) == 2  # fmt: skip
+
+
+def test_a_file_that_may_not_be_read_is_told_and_the_others_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.sh", "b.sh"):
+        (tmp_path / name).write_text(LAUNCH, encoding="utf-8")
+    ask = os.open
+
+    def refusing(path: object, *more: object, **named: object) -> int:
+        if str(path).endswith("a.sh"):  # root may read anything, so the refusal is played
+            raise PermissionError(13, "Permission denied", str(path))
+        return ask(path, *more, **named)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(os, "open", refusing)
+    assert guarded(dispatch, ["check", "--isolated", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "a.sh:1:1: error[ATT901] Permission denied" in out
+    assert "1 launch in 2 files" in out
+
+
+def test_a_folder_that_may_not_be_listed_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "a.sh").write_text(LAUNCH, encoding="utf-8")
+    ask = os.scandir
+
+    def refusing(path: object) -> object:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return ask(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert check(tmp_path) == 0
+    assert "1 launch in 1 file" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_encodings_are_passed_over(
+    encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.sh").write_bytes(LAUNCH.encode(encoding))
+    before = (tmp_path / "a.sh").read_bytes()
+    assert guarded(dispatch, ["check", "--isolated", "--fix", str(tmp_path)]) in (0, 1)
+    assert (tmp_path / "a.sh").read_bytes() == before
+
+
+MANY = 10_000
+LONG = {
+    "a.sh": "".join(f"{LAUNCH} --port {n}\n" for n in range(MANY)),
+    "a.md": "".join(f"```bash\n{LAUNCH} --port {n}\n```\n" for n in range(MANY)),
+    "a.json": "[" + ",\n".join(f'{{"command": "{LAUNCH} --port {n}"}}' for n in range(MANY)) + "]",
+    "a.py": "".join(f"run('{LAUNCH} --port {n}')\n" for n in range(MANY)),
+    "a.yaml": "".join(f"---\ncommand: {LAUNCH} --port {n}\n" for n in range(MANY)),
+    "comments.sh": "".join(f"# attn-lint: gpu=h100\n{LAUNCH}\n" for _ in range(MANY // 4)),
+    "ignored.sh": "".join(f"# attn-lint: ignore[ATT1]\n{LAUNCH} --x\n" for _ in range(MANY // 4)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_ten_thousand_launches_in_one_file(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Work that grew with the square of the launches would take minutes here."""
+    path = tmp_path / name
+    path.write_text(LONG[name], encoding="utf-8")
+    begin = time.process_time()
+    code = guarded(dispatch, ["check", "--isolated", "--exit-zero", "--gpu", "h100", str(path)])
+    assert code == 0, capsys.readouterr().err
+    count = LONG[name].count("launch_server")
+    assert f"{count} launches in 1 file" in capsys.readouterr().out
+    assert time.process_time() - begin < 60
+
+
+def test_ten_thousand_fixes_in_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.sh"
+    text = "".join(f"{LAUNCH} --cuda-graph-max-bs 4 --port {n}\n" for n in range(MANY // 4))
+    path.write_text(text, encoding="utf-8")
+    begin = time.process_time()
+    arguments = ["check", "--isolated", "--exit-zero", "--fix", "--gpu", "h100", str(path)]
+    assert guarded(dispatch, arguments) == 0, capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == text.replace("-bs 4", "-bs-decode 4")
+    assert time.process_time() - begin < 60
+
+
+def run_apart(
+    folder: Path, *arguments: str, stdout: object = None, **environment: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run attn-lint as a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from attn_lint.lintcfg.cli import main; main()", *arguments],
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,  # type: ignore[arg-type]
+        stderr=subprocess.PIPE, env={**os.environ, **environment}, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"NO_COLOR": "1", "FORCE_COLOR": "1"},
+        {"COLUMNS": "1"},
+        {"COLUMNS": "none"},
+        {"TERM": "dumb", "FORCE_COLOR": ""},
+        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"HOME": "/nonexistent"},
+        {"PATH": "/nonexistent"},
+    ],
+)
+def test_environments_that_have_little(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "é.sh").write_text(f"{LAUNCH} --nö\n", encoding="utf-8")
+    done = run_apart(tmp_path, "check", "--isolated", ".", **environment)
+    assert done.returncode == 1, done.stderr
+    assert b"ATT101" in done.stdout and b"\x1b" not in done.stdout and not done.stderr
+
+
+def test_colour_where_it_is_forced(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(f"{LAUNCH} --no\n", encoding="utf-8")
+    environment = {"FORCE_COLOR": "1", "NO_COLOR": ""}
+    assert b"\x1b[31;1m" in run_apart(tmp_path, "check", "a.sh", **environment).stdout
+
+
+def test_nobody_reads_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(f"{LAUNCH} --no\n" * 2000, encoding="utf-8")
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = run_apart(tmp_path, "check", "--isolated", "a.sh", stdout=write)
+    finally:
+        os.close(write)
+    assert done.returncode in (0, 1) and not done.stderr
+
+
+def test_a_folder_that_is_gone_or_may_not_be_written(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(f"{LAUNCH} --no\n", encoding="utf-8")
+    away = tmp_path / "away"
+    away.mkdir()
+    away.chmod(0o555)
+    done = run_apart(away, "check", "../a.sh")
+    assert done.returncode == 1 and not done.stderr
+    script = f'rmdir "{away}"; exec "$@"'
+    gone = subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, "-c",
+         "from attn_lint.lintcfg.cli import main; main()", "check", str(tmp_path / "a.sh")],
+        cwd=away, capture_output=True, check=False, timeout=120,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )  # fmt: skip
+    assert gone.returncode == 1 and b"internal" not in gone.stderr, gone.stderr
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
