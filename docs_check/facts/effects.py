@@ -53,12 +53,13 @@ def _ways(guards: tuple[Guard, ...], scope: Scope) -> Iterable[tuple[tuple[Guard
 
     After `if a: allowed = {…} else: allowed = {…}`, a test against `allowed` is two tests.
     """
-    for guard in guards:
+    several = {name for name, bound in scope.names.items() if len(bound) > 1}
+    for guard in guards if several else ():
         for node in sx.walk(guard.test):
-            if not isinstance(node, sx.Name):
+            if not isinstance(node, sx.Name) or node.id not in several:
                 continue
-            bound = scope.names.get(node.id, [])
-            if len(bound) > 1 and _branches(bound):
+            bound = scope.names[node.id]
+            if _branches(bound):
                 for binding in bound:
                     own = scope.copy()
                     own.names = {**scope.names, node.id: [Binding(binding.value, ())]}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import events
-from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, terms
 from .model import Effect, Support
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from .code import CodeFacts
 
 _SCALES = re.compile(r"\blayer\.k_scale(?:_float)?\b")
-_KEYS = "get_key_buffer"
-_CONVERTS = re.compile(rf"\b{_KEYS}\([^()]*\)\s*\.to\(\s*\w+\.dtype\s*\)")
+_CONVERTS = re.compile(r"\bget_key_buffer\([^()]*\)\s*\.to\(\s*\w+\.dtype\s*\)")
 _STORAGE = re.compile(r"\.dtype\s*==\s*torch\.float8_e4m3fn\b")
 _SAYS = re.compile(
     r"[\"'`]?(?P<dtype>\w+)[\"'`]?(?: KV cache)? (?:requires|is (?:only )?supported by|needs)"
@@ -417,40 +415,22 @@ def _scales(facts: CodeFacts, backend: str, family: str | None) -> Support | Non
 
 
 def _converted(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
-    """A cache that both phases convert to the queries' type, which any storage type survives."""
+    """A latent cache that both phases convert to the queries' type, whatever it is stored as."""
+    if family != "mla":
+        return None  # Keys alone tell nothing of values.
     for chain in facts.class_chains(backend, family):
-        methods = [
-            member
-            for name in ("forward_decode", "forward_extend")
-            if (member := facts.codebase.method(chain, name)) is not None
-        ]
-        if len(methods) < 2 or not all(_CONVERTS.search(m.blanked) for m in methods):
-            continue
-        places = [_conversion(facts, member, family) for member in methods]
-        if all(place is not None for place in places):
+        places: list[Place] = []
+        for name in ("forward_decode", "forward_extend"):
+            member = facts.codebase.method(chain, name)
+            match = _CONVERTS.search(member.blanked) if member is not None else None
+            if member is not None and match is not None:
+                line = member.line + member.blanked.count("\n", 0, match.start())
+                places.append(facts.text_place(member, line))
+        if len(places) == 2:
             return Support(
-                "partial", [place for place in places if place is not None],
-                "the cache is converted to the queries' type before each kernel",
+                "partial", places, "the cache is converted to the queries' type before each kernel",
                 "by conversion", "review",
             )  # fmt: skip
-    return None
-
-
-def _conversion(facts: CodeFacts, segment: Segment, family: str | None) -> Place | None:
-    """Where a method converts the key cache, for a family's models."""
-    for event in events(facts.codebase.body(segment)):
-        for own in sx.own_expressions(event.statement):
-            for node in sx.walk(own):
-                if not (isinstance(node, sx.Call) and sx.last_part(node.func) == "to"):
-                    continue
-                source = node.func.value if isinstance(node.func, sx.Attr) else None
-                if not (isinstance(source, sx.Call) and sx.last_part(source.func) == _KEYS):
-                    continue
-                if not (node.args and sx.last_part(node.args[0]) == "dtype"):
-                    continue
-                condition = facts.conditions.read(segment, event.guards, event.scope)
-                if family_of(condition) in (None, family):
-                    return facts.codebase.place(segment, event.statement)
     return None
 
 
