@@ -149,10 +149,13 @@ class DiffusionFacts:
         for segment in self.codebase.functions(self.argument_files, pattern):
             if len(segment.text) > 20_000 or not re.search(r"==|\bin\b", segment.blanked):
                 continue
-            if "attention_backend" not in segment.name:
+            named = "attention_backend" in segment.name
+            if not named and not re.search(r"attention_backend\s*=(?!=)", segment.blanked):
                 continue
             for event in events(self.codebase.body(segment)):
                 if event.kind != "assign" or not isinstance(event.value, sx.Const):
+                    continue
+                if not named and not sx.last_part(event.target).endswith("attention_backend"):
                     continue
                 if event.value.value not in values:
                     continue
@@ -320,7 +323,16 @@ class DiffusionFacts:
                     if match:
                         self._classes[path] = match[1]
                         break
+                else:
+                    self._classes[path] = self._by_file(module)
         return self._classes[path]
+
+    def _by_file(self, module: str) -> str | None:
+        """The member that a module is called after, where its class does not say."""
+        stem = module.rpartition(".")[2].removesuffix("_backend")
+        named = stem if stem in self.values else self.displays.find(stem.replace("_", " "))
+        named = named or self.displays.find(stem.replace("_attn", "attention"))
+        return named.upper() if named is not None and named.upper() in self.members else None
 
     def class_file(self, member: str) -> str | None:
         """The file of the backend class of a member."""
@@ -357,6 +369,8 @@ class DiffusionFacts:
                     return found
             elif event.kind == "return" and event.value is not None:
                 name = self._returned(method, event.value)
+                if name is None and holds is True and "." in sx.words(event.value):
+                    return []  # A class that says nothing of itself: nothing is known then.
                 if name is None:
                     continue
                 if replaced is not None and name == member:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..source import syntax as sx
 from ..source.modules import Place
 from ..source.paths import events
+from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, terms
 from .model import Effect, Support
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from .code import CodeFacts
 
 _SCALES = re.compile(r"\blayer\.k_scale(?:_float)?\b")
+#: The argument that says whether new keys and values are stored.
+_STORES = "save_kv_cache"
 _CONVERTS = re.compile(r"\bget_key_buffer\([^()]*\)\s*\.to\(\s*\w+\.dtype\s*\)")
 _STORAGE = re.compile(r"\.dtype\s*==\s*torch\.float8_e4m3fn\b")
 _SAYS = re.compile(
@@ -434,21 +437,27 @@ def _converted(facts: CodeFacts, backend: str, family: str | None) -> Support | 
     return None
 
 
-def _scale_place(facts: CodeFacts, member: object, family: str | None) -> Place | None:
-    segment = member
-    for event in events(facts.codebase.body(segment)):  # type: ignore[arg-type]
-        for own in sx.own_expressions(event.statement):
-            for node in sx.walk(own):
-                hit = isinstance(node, sx.Attr) and node.name in {"k_scale", "k_scale_float"} and (
-                    sx.dotted(node.value) == "layer"
-                )  # fmt: skip
-                if not hit:
-                    continue
-                condition = facts.conditions.read(segment, event.guards, event.scope)  # type: ignore[arg-type]
-                own_family = family_of(condition)
-                if own_family is not None and family is not None and own_family != family:
-                    continue
-                if family == "mla" and terms(condition, "head_dim"):
-                    continue
-                return facts.codebase.place(segment, event.statement)  # type: ignore[arg-type]
+def _scale_place(facts: CodeFacts, segment: Segment, family: str | None) -> Place | None:
+    """Where a method reads a layer's scale for its kernels; what it stores is another matter."""
+    for event in events(facts.codebase.body(segment)):
+        if not any(map(_reads_scale, sx.own_expressions(event.statement))):
+            continue
+        if any(_STORES in sx.dotted(guard.test) for guard in event.guards if guard.holds):
+            continue
+        condition = facts.conditions.read(segment, event.guards, event.scope)
+        own_family = family_of(condition)
+        if own_family is not None and family is not None and own_family != family:
+            continue
+        if family == "mla" and terms(condition, "head_dim"):
+            continue
+        return facts.codebase.place(segment, event.statement)
     return None
+
+
+def _reads_scale(node: sx.Expr) -> bool:
+    return any(
+        isinstance(part, sx.Attr)
+        and part.name in {"k_scale", "k_scale_float"}
+        and sx.dotted(part.value) == "layer"
+        for part in sx.walk(node)
+    )

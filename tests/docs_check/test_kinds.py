@@ -153,6 +153,20 @@ def test_a_cache_that_is_converted(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("guard", "served"), [("save_kv_cache", False), ("layer.fp8", True)])
+def test_scales_that_are_for_storing_only(guard: str, served: bool, tmp_path: Path) -> None:
+    tree = added(
+        tmp_path, f"{ATTENTION}/alpha_backend.py",
+        f"""        if {guard}:
+            self.pool.note(layer, k, v, layer.k_scale, layer.v_scale)
+        return kernel(q, forward_batch.cache)""",
+        "        return kernel(q, forward_batch.cache)",
+    )  # fmt: skip
+    assert [(one.code, one.certainty) for one in drift(RIGHT, tree)] == (
+        [("DOC105", "partial")] if served else []
+    )
+
+
 @pytest.mark.parametrize(
     ("guard", "expected"),
     [("sinks is not None", "partial"), ("layer.sliding_window_size > -1", "proved")],
@@ -299,3 +313,30 @@ def test_a_default_that_a_page_tells_in_its_own_words(tmp_path: Path) -> None:
         "partial: CUDA uses tile_attn by default on Blackwell (SM100), Blackwell (SM103)"
     ]
     assert messages(page.replace("`fa`.", "`fa`; on SM100 it takes tiles (`TILE`)."), tree) == []
+
+
+def test_aliases_that_are_turned_where_all_arguments_are(tmp_path: Path) -> None:
+    tree = added(
+        tmp_path, f"{GENERATE}/server_args/server_args.py", "def __post_init__(self):",
+        "def _adjust_attention_backend(self):",
+    )  # fmt: skip
+    assert messages(DIFFUSION, tree) == []
+
+
+@pytest.mark.parametrize("stem", ["tile_attn", "tiles_of_some_kind"])
+def test_classes_that_do_not_say_which_member_they_are(stem: str, tmp_path: Path) -> None:
+    tree = copied(MODERN, tmp_path / "tree")
+    package = tree / "sglang" / GENERATE
+    old = package / "layers/attention/backends/tile_attn.py"
+    old.rename(old.with_stem(stem)).write_text(
+        "class TileAttentionBackend:\n    @staticmethod\n    def get_name():\n"
+        '        return "TILES"\n',
+        encoding="utf-8",
+    )
+    for file in package.glob("platforms/*.py"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("tile_attn.Tile", f"{stem}.Tile"), encoding="utf-8")
+    assert not [one for one in drift(DIFFUSION, tree) if one.code == "DOC109"]
+    wrong = DIFFUSION.replace("| `tile_attn` | Yes |", "| `tile_attn` | No |")
+    told = [one.certainty for one in drift(wrong, tree) if one.code == "DOC109"]
+    assert told == (["proved"] if stem == "tile_attn" else [])

@@ -34,6 +34,7 @@ def check(context: Context) -> None:
             match = _REQUIRES.search(cell.raw)
             if (
                 match
+                and facts.class_file(member) is not None
                 and not any(
                     module == match[1] or module.startswith(f"{match[1]}.")
                     for module in facts.imports_of(member)
