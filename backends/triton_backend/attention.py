@@ -109,12 +109,14 @@ def split_attention(
         WINDOWED=options.window >= 0,
         TREE=tree is not None,
         CAPPED=options.cap > 0,
+        OVERLAP=config.overlap,
         num_warps=config.warps,
         num_stages=config.stages,
     )
     # The interpreter runs programs one by one: the fewer the better.
     heads_each = power_of_two(heads) if kernels.interpreted else 1
-    kernels.merge[(-(-heads // heads_each), tokens)](
+    block_d, block_s = merge_tile(plan, block_dv, None if kernels.interpreted else tokens * heads)
+    kernels.merge[(-(-heads // heads_each) * -(-dv // block_d), tokens)](
         part_out,
         part_lse,
         plan.item_indptr,
@@ -126,13 +128,33 @@ def split_attention(
         HEADS=heads,
         NQ=queries,
         DV=dv,
-        BLOCK_DV=block_dv,
-        BLOCK_S=16,
+        BLOCK_D=block_d,
+        BLOCK_S=block_s,
         BLOCK_H=heads_each,
         SINKS=sinks is not None,
-        num_warps=2 if dv <= 128 else 4,
+        OVERLAP=config.overlap,
+        num_warps=4 if block_d * block_s > 2048 else 2,
+        **({"launch_pdl": True} if config.overlap else {}),
     )
     return out
+
+
+#: Programs that keep a large GPU busy with merging, two or so for each multiprocessor.
+_ENOUGH = 256
+
+
+def merge_tile(plan: WorkPlan, block_dv: int, rows: int | None) -> tuple[int, int]:
+    """Dims and pieces that a program of the merge kernel takes at once; `rows`: heads × tokens.
+
+    Few rows are cut into chunks of dims (32 floats are a line of memory), so that all
+    multiprocessors share the reading; the pieces of a request fit one turn if they can.
+    """
+    block_d = block_dv
+    while rows and rows * (block_dv // block_d) < _ENOUGH and block_d > 32:
+        block_d //= 2
+    batch = plan.item_indptr.shape[0] - 1
+    pieces = power_of_two(-(-plan.target // batch), 8)
+    return block_d, min(pieces, 128, 8192 // block_d)
 
 
 def new_partials(

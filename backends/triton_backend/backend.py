@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..interface.base import AttentionBackend
+from ..interface.base import AttentionBackend, capability_of
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
@@ -63,6 +63,7 @@ class TritonAttnBackend(AttentionBackend):
         super().__init__(runner)
         self._kernels = load_kernels(self.device)
         self._multiprocessors = multiprocessors(self.device)
+        self._capability = capability_of(self.device)
         self._kinds = {self._kind(layer) for layer in runner.layers}
         self._splits: dict[_Kind, _Split] = {}
         self._extends: dict[_Kind, _Extend] = {}
@@ -115,7 +116,7 @@ class TritonAttnBackend(AttentionBackend):
     def _new_split(self, kind: _Kind, batch: int, queries: int) -> _Split:
         shape = kind.shape
         rows = rows_of(shape.q_heads, shape.kv_heads, queries)
-        config = split_config(shape, rows)
+        config = split_config(shape, rows, batch, self._capability)
         target = split_target(config, rows, shape.kv_heads, self._multiprocessors)
         plan = allocate(batch, target + batch, config.block_n, target, self.device)
         partials = new_partials(plan, queries, shape.q_heads, shape.v_dim, self.device)
@@ -139,7 +140,7 @@ class TritonAttnBackend(AttentionBackend):
         self._extends[kind] = extend
 
     def _new_extend(self, kind: _Kind, batch: ForwardBatch) -> _Extend:
-        config = extend_config(kind.shape, batch.num_tokens, batch.batch_size)
+        config = extend_config(kind.shape, batch.num_tokens, batch.batch_size, self._capability)
         align = config.block_m // config.pack
         items = batch.num_tokens // align + batch.batch_size
         plan = allocate(batch.batch_size, items, align, items, self.device)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -19,10 +22,15 @@ from attn_lint.backends.interface.capabilities import Request, tolerance_of  # n
 from attn_lint.backends.interface.errors import Refused  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import create_backend  # noqa: E402
-from attn_lint.backends.triton_backend import metadata  # noqa: E402
-from attn_lint.backends.triton_backend.launch import halves  # noqa: E402
+from attn_lint.backends.triton_backend import attention as calls  # noqa: E402
+from attn_lint.backends.triton_backend import metadata, tuned  # noqa: E402
+from attn_lint.backends.triton_backend.launch import SplitConfig, halves, nearest  # noqa: E402
 from attn_lint.backends.triton_backend.loading import load_kernels  # noqa: E402
 from attn_lint.backends.verify.scenario import Lengths, draw  # noqa: E402
+
+from tests.benchmarks.tune import table  # noqa: E402
+from tests.benchmarks.tune.worker import Device, Timer  # noqa: E402
+from tests.benchmarks.tune.works import Work  # noqa: E402
 
 ROOM = Path(metadata.__file__).parent
 CPU = torch.device("cpu")
@@ -193,9 +201,10 @@ def test_compiled_and_interpreted_kernels_share_a_process() -> None:
 def test_kernels_compile_for_a_gpu_that_is_not_here() -> None:
     """In a process of its own, since it replaces Triton's driver."""
     code = (
-        "from tests.benchmarks.tune_triton import *\n"
+        "from tests.benchmarks.tune.compiling import *\n"
         "for work in (Work('decode', 1, 64), Work('extend', 1, 64, 64)):\n"
-        "    print(compile_one(work, configs(work)[0][0], 90))\n"
+        "    print(compile_main(work, configs(work)[0][0], 90))\n"
+        "print(compile_small(Work('decode', 1, 64), 90, 132))\n"
     )
     root = ROOM.parents[1]
     done = subprocess.run(
@@ -203,3 +212,128 @@ def test_kernels_compile_for_a_gpu_that_is_not_here() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("shared") == 2
+    assert done.stdout.count("kernels") == 1
+
+
+def guarded(tensor: torch.Tensor, poison: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """A copy with a page of poison before and after it, and the whole of that."""
+    guard = 4096
+    whole = torch.full((tensor.numel() + 2 * guard,), poison, dtype=tensor.dtype)
+    inside = whole[guard : guard + tensor.numel()].view(tensor.shape)
+    inside.copy_(tensor)
+    return inside, whole
+
+
+def untouched(whole: torch.Tensor, poison: float) -> bool:
+    ends = torch.cat((whole[:4096], whole[-4096:]))
+    return bool((ends.isnan() if poison != poison else ends == poison).all())
+
+
+@pytest.mark.parametrize(
+    ("block_n", "per_sm", "batch", "chunked"),
+    [
+        (16, 1, 1, False),
+        (16, 24, 1, True),
+        (32, 3, 1, True),
+        (64, 6, 4, True),
+        (128, 1, 4, False),
+        (128, 24, 1, False),
+    ],
+)
+def test_no_launch_leaves_its_buffers(block_n: int, per_sm: int, batch: int, chunked: bool) -> None:
+    """Scratch, plan, table and output lie between guards; a read of a guard gives no number."""
+    nan = float("nan")
+    heads, dim, page = (4, 2), 64, 16
+    lens = [300, 1, 129, 16][:batch]
+    pages = -(-max(lens) // page)
+    slots = batch * pages * page
+    generator = torch.Generator().manual_seed(batch)
+    k, v = (
+        guarded(torch.randn(slots, heads[1], dim, generator=generator), nan)[0] for _ in range(2)
+    )
+    q, _ = guarded(torch.randn(batch, heads[0], dim, generator=generator), nan)
+    order = torch.randperm(batch * pages, generator=generator).view(batch, pages, 1)
+    table, _ = guarded((order * page + torch.arange(page)).flatten(1).int(), slots + 7)
+    for row, length in enumerate(lens):
+        table[row, length:] = slots + 7
+    seq_lens = torch.tensor(lens, dtype=torch.int32)
+    config = SplitConfig(16, block_n, 4, 3, per_sm)
+    # Of the compiled kernels' launch the interpreter can run all: small merge tiles too.
+    kernels = load_kernels(CPU)._replace(interpreted=not chunked)
+    target = calls.split_target(config, 2, heads[1], 4)
+    plan = metadata.allocate(batch, target + batch, block_n, target, CPU)
+    plan.items, items = guarded(plan.items, -(1 << 30))
+    plan.item_indptr, starts = guarded(plan.item_indptr, -(1 << 30))
+    metadata.fill(plan, kernels, seq_lens, torch.arange(batch))
+    scratch = [
+        guarded(torch.full_like(part, nan), nan)
+        for part in calls.new_partials(plan, 1, heads[0], dim, CPU)
+    ]
+    out, around = guarded(torch.full_like(q, nan), nan)
+    options = calls.Options(dim**-0.5)
+    calls.split_attention(
+        kernels, config, plan, q, k, v, table, options, out=out,
+        partials=(scratch[0][0], scratch[1][0]),
+    )  # fmt: skip
+    for row, length in enumerate(lens):
+        keys, values = (x[table[row, :length].long()].repeat_interleave(2, 1) for x in (k, v))
+        weights = torch.einsum("hd,khd->hk", q[row], keys).mul(options.scale).softmax(-1)
+        assert relative_error(out[row], torch.einsum("hk,khd->hd", weights, values)) < 1e-5
+    assert all(untouched(whole, nan) for whole in (scratch[0][1], scratch[1][1], around))
+    assert untouched(items, -(1 << 30))
+    assert untouched(starts, -(1 << 30))
+
+
+@pytest.mark.parametrize(("batch", "picked"), [(1, 1), (3, 4), (2, 4), (8, 16), (500, 64)])
+def test_the_nearest_measured_batch_size_is_taken(batch: int, picked: int) -> None:
+    assert nearest(batch, (1, 4, 16, 64)) == picked
+
+
+def _mortal(conn: Connection, largest: int) -> None:
+    """A timing process that dies of some launches and hangs on others."""
+    conn.send(Device("none", (9, 0), largest))
+    while (asked := conn.recv()) is not None:
+        for config in asked[1]:
+            if config == "deadly":
+                os._exit(1)
+            if config == "hangs":
+                time.sleep(60)
+            conn.send({"config": config})
+        conn.send(None)
+
+
+def test_a_bad_launch_does_not_end_a_tuning_run() -> None:
+    work = Work("decode", 1, 64)
+    timer = Timer(7, _mortal)
+    try:
+        assert timer.device.multiprocessors == 7
+        assert timer.time(work, ["a", "deadly", "b"], 30) == [
+            {"config": "a"},
+            {"failed": "the timing process died"},
+        ]
+        assert "no answer" in timer.time(work, ["hangs"], 0.2)[0]["failed"]
+        assert timer.time(work, ["c"], 30) == [{"config": "c"}]
+    finally:
+        timer.close()
+
+
+def test_the_table_takes_the_launch_that_suits_all_lengths() -> None:
+    works = [Work("decode", 1, 1024), Work("decode", 1, 8192)]
+    tile = {"block_m": 16, "block_n": 64, "warps": 4, "stages": 3, "overlap": True}
+    rows = [
+        {"work": work.name, **tile, "per_sm": per_sm, "us": us}
+        for work, times in zip(works, ((10.0, 12.0, 11.0), (40.0, 20.0, 21.0)), strict=True)
+        for per_sm, us in zip((1, 2, 3), times, strict=True)
+    ]
+    rows.append({"work": works[0].name, **tile, "per_sm": 8, "us": 1.0})  # of one length only
+    rows.append({"work": works[0].name, **tile, "per_sm": 4, "failed": "no room"})
+    measured = {
+        "capability": [9, 0], "works": {w.name: asdict(w) for w in works}, "rows": rows,
+    }  # fmt: skip
+    split, extend, _ = table.merged([measured])
+    assert split[9, 0][False, 128, 128, 2, 2, 16][1] == (16, 64, 4, 3, 3, True)
+    source = table.written(Path(tuned.__file__).read_text(), split, extend)
+    made: dict[str, object] = {}
+    exec(source, made)
+    assert (made["TUNED_SPLIT"], made["TUNED_EXTEND"]) == (split, extend)
+    assert table.written(source, split, extend) == source

@@ -9,7 +9,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .ops import LOG2E, attend, largest, load_queries, total
+from .ops import (
+    LOG2E,
+    attend,
+    largest,
+    let_next_start,
+    load_queries,
+    total,
+    wait_for_previous,
+)
 from .plan import ITEM_WIDTH, KV_LEN, POOL_ROW, REQUEST, START, STOP
 
 
@@ -48,9 +56,12 @@ def split_kernel(
     WINDOWED: tl.constexpr,
     TREE: tl.constexpr,
     CAPPED: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
     """Attend to one piece of keys; write a normalised output and its log2 denominator."""
     blocks: tl.constexpr = (NQ * GROUP + BLOCK_M - 1) // BLOCK_M
+    if OVERLAP:
+        let_next_start()
     pid = tl.program_id(0)
     item = tl.program_id(1)
     kv_head = pid // blocks
@@ -142,24 +153,34 @@ def merge_kernel(
     HEADS: tl.constexpr,
     NQ: tl.constexpr,
     DV: tl.constexpr,
-    BLOCK_DV: tl.constexpr,
+    BLOCK_D: tl.constexpr,
     BLOCK_S: tl.constexpr,
     BLOCK_H: tl.constexpr,
     SINKS: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
-    """Put the pieces of a token and `BLOCK_H` heads together; rows that saw no key become zero."""
+    """Put the pieces of a token, `BLOCK_H` heads and `BLOCK_D` dims together.
+
+    Rows that saw no key become zero. `BLOCK_S` pieces are read at a time; the host picks it such
+    that one turn of the loop is the rule, since each costs the latency of a read.
+    """
+    chunks: tl.constexpr = (DV + BLOCK_D - 1) // BLOCK_D
+    pid = tl.program_id(0)
     token = tl.program_id(1)
-    head = tl.program_id(0) * BLOCK_H + tl.arange(0, BLOCK_H)
+    head = pid // chunks * BLOCK_H + tl.arange(0, BLOCK_H)
     request = token // NQ
+    # The plan was complete before the split kernel began: these need not wait for it.
     first = tl.load(item_indptr + request)
     last = tl.load(item_indptr + request + 1)
     s = tl.arange(0, BLOCK_S)
-    dv = tl.arange(0, BLOCK_DV)
+    dv = pid % chunks * BLOCK_D + tl.arange(0, BLOCK_D)
     here = head < HEADS
     there = dv < DV
     m_i = tl.full([BLOCK_H], float("-inf"), tl.float32)
     l_i = tl.full([BLOCK_H], 0.0, tl.float32)
-    acc = tl.full([BLOCK_H, BLOCK_DV], 0.0, tl.float32)
+    acc = tl.full([BLOCK_H, BLOCK_D], 0.0, tl.float32)
+    if OVERLAP:
+        wait_for_previous()
     for s0 in range(first, last, BLOCK_S):
         row = ((s0 + s) * NQ + token % NQ).to(tl.int64) * HEADS
         at = row[:, None] + head[None, :]

@@ -60,6 +60,18 @@ def running_total(x):
 
 
 @triton.jit
+def let_next_start():
+    """From here on, the next kernel of the stream may start where there is room (Hopper on)."""
+    tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def wait_for_previous():
+    """Wait until the kernel before this one has ended and its writes can be read (Hopper on)."""
+    tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
 def tanh(x):
     """Hyperbolic tangent; beyond ±15 it is ±1 in float32, and the exponential stays finite."""
     x = tl.minimum(tl.maximum(x, -15.0), 15.0)

@@ -1,0 +1,25 @@
+"""Launches measured on a GPU, by its compute capability; `launch` has rules for all others.
+
+Written by `python -m tests.benchmarks.tune.table`, from what the tuner measured.
+"""
+
+from __future__ import annotations
+
+#: MLA, query-key dim, value dim, bytes of a query number, bytes of a stored number.
+ShapeKey = tuple[bool, int, int, int, int]
+#: And rows of a tile: query heads of a KV head times queries, as a power of two of 16 to 64.
+SplitKey = tuple[bool, int, int, int, int, int]
+#: Tile, warps, stages, programs a multiprocessor, overlap: the fields of `SplitConfig`.
+SplitLaunch = tuple[int, int, int, int, int, bool]
+#: Tile, warps, stages, heads a tile: the fields of `ExtendConfig`.
+ExtendLaunch = tuple[int, int, int, int, int]
+
+Capability = tuple[int, int] | None
+SplitTable = dict[Capability, dict[SplitKey, dict[int, SplitLaunch]]]
+ExtendTable = dict[Capability, dict[ShapeKey, ExtendLaunch]]
+
+#: capability → shape → batch size → launch
+TUNED_SPLIT: SplitTable = {}
+
+#: capability → shape → launch, for prompts longer than a few tokens
+TUNED_EXTEND: ExtendTable = {}

@@ -1,0 +1,1 @@
+"""Times launch configurations of the `triton` backend's kernels on a CUDA device."""
