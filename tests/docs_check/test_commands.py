@@ -161,7 +161,7 @@ def test_accepted(capsys: pytest.CaptureFixture[str], page: Path) -> None:
         ('[[docs.accept]]\nreason = "x"\n', "code is missing"),
         ('[[docs.accept]]\ncode = 3\nreason = "x"\n', "takes a string"),
         ('[[docs.accept]]\ncode = "DOC104"\nwhy = "x"\n', "unknown key 'why'"),
-        ("[docs]\naccepted = []\n", "unknown key docs.accepted"),
+        ("[docs]\naccepted = []\n", "unknown key 'accepted'"),
         ("[docs]\naccept = 3\n", "list of tables"),
         ("docs = 3\n", "docs is a table"),
     ],
