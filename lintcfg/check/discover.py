@@ -14,7 +14,8 @@ from ..errors import InputError
 
 #: Folders that hold nothing people wrote.
 _NEVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox",
-                    ".mypy_cache", ".ruff_cache", ".pytest_cache"})  # fmt: skip
+                    ".mypy_cache", ".ruff_cache", ".pytest_cache", "site-packages",
+                    "dist-packages"})  # fmt: skip
 
 
 def files(paths: Sequence[str]) -> Iterator[tuple[Path, bool]]:
@@ -102,6 +103,8 @@ def _git(folder: Path) -> list[Path] | None:
     names = sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
     found = []
     for name in names:
+        if not _NEVER.isdisjoint(name.split("/")[:-1]):
+            continue
         path = folder / name
         # A submodule is listed as a folder, and what was deleted is listed still.
         if path.is_file() and not path.is_symlink():

@@ -12,7 +12,7 @@ _COMMENT = re.compile(r"(?P<mark>#|//|<!--|\{/\*)\s*attn-lint:\s*(?P<text>.*)")
 _IGNORE = re.compile(
     r"(?P<file>file-)?ignore(?:\[(?P<codes>[^\]]*)\])?(?P<rest>\s*(?:--.*|-->.*|\*/.*|$))?"
 )
-_SETTING = re.compile(r"(?P<name>[\w-]+)\s*=\s*(?P<value>\S+)")
+_SETTING = re.compile(r"(?P<name>[\w-]+)=(?P<value>[\w.+-]+)")
 _END = re.compile(r"\s*(?:-->|\*/\}).*$|\s+--\s.*$|\s*$")
 #: Words of the docs checker, which reads its own.
 _DOCS = ("table", "end")
@@ -154,7 +154,7 @@ def _settings(said: str, number: int, column: int, out: Comments) -> str | None:
         name = match.group("name")
         if name not in _SETTINGS:
             return f"{name!r} is no setting of it{_near(name)}"
-        out.settings.append((number, column, name, match.group("value").rstrip(",;")))
+        out.settings.append((number, column, name, match.group("value")))
     return None
 
 

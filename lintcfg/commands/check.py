@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from .. import options as o
+from ..check.basis import numbers
 from ..check.result import FileReport, Located, Told, told
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, UsageError
 from ..findings import SEVERITIES, as_severity
-from ..terminal import Style, wants_color
+from ..terminal import Style, printable, wants_color
 from . import file_request as f
 
 
@@ -97,9 +99,31 @@ def finish(check: Check, reports: Sequence[Told], count: int) -> int:
     """Print the report and return the exit code."""
     kept = [one for one in reports if one.launches or one.located or one.skipped]
     _report(check.request, kept, count)
-    for note in check.request.runner.notes:
-        print(f"note: {note}", file=sys.stderr)
+    for note in told_once(check.request.runner.notes):
+        print(f"note: {printable(note)}", file=sys.stderr)
     return check.code(any(one.fails for one in kept))
+
+
+_ABSENT = re.compile(r"SGLang (\S+) is not in the matrix; launches that name it are (.*)")
+
+
+def told_once(notes: Sequence[str]) -> list[str]:
+    """Notes, with those on several releases made one."""
+    absent: dict[str, list[str]] = {}
+    rest = []
+    for note in notes:
+        match = _ABSENT.fullmatch(note)
+        if match is None:
+            rest.append(note)
+        else:
+            absent.setdefault(match.group(2), []).append(match.group(1))
+    for judged, releases in absent.items():
+        which = ", ".join(sorted(releases, key=numbers))
+        verb, whom = ("is", "it") if len(releases) == 1 else ("are", "them")
+        rest.append(
+            f"SGLang {which} {verb} not in the matrix; launches that name {whom} are {judged}"
+        )
+    return rest
 
 
 def _report(request: f.FileRequest, reports: list[Told], count: int) -> None:

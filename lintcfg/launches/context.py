@@ -17,7 +17,7 @@ _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
 )
 #: A comment that is quoted is spoken of, not said.
-_COMMENT = re.compile(r"(?<![`'\"])(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=\S+\s*)+)")
+_COMMENT = re.compile(r"(?<![`'\"])(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=[\w.+-]+\s*)+)")
 _GRES = re.compile(
     r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?=\s|[,:\"']|$)"
 )
@@ -25,7 +25,7 @@ _GRES = re.compile(
 _CONSTRAINT = re.compile(r"(?:--constraint[= ]|-C )[\"']?([a-z]+\d{2,4}[a-z]?)\b", re.IGNORECASE)
 #: A card as tools for clusters write it, with how many there may be.
 CARD = re.compile(r"([A-Za-z]+-?[A-Za-z]*\d+[\w-]*)(?::\d+)?!?$")
-_SETTING = re.compile(r"(\w+)=(\S+)")
+_SETTING = re.compile(r"(\w+)=([\w.+-]+)")
 #: Keys whose value names a card; the text is looked up among the platforms later.
 GPU_KEYS = re.compile(
     r"(?:gpu[._-]?(?:product|type|model|name|class)|gke-accelerator|accelerators?|accelerator[_-]type|"
@@ -98,7 +98,7 @@ class CommentSettings:
             so_far = dict(so_far)
             for name, value in _SETTING.findall(match.group(1)):
                 if name in ("gpu", "sglang", "cuda"):
-                    so_far[name] = value.rstrip(",;")
+                    so_far[name] = value
             self.places.append(match.start())
             self.settings.append(so_far)
 

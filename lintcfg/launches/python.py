@@ -28,6 +28,10 @@ _MAX_ELEMENTS = 2000
 _FIELD = re.compile(r"(?<!\{)\{(?:[A-Za-z_]\w*|\d*)\}(?!\})")
 
 
+#: A command that a sentence speaks of.
+_QUOTED = re.compile(r"(?<!`)`(?!`)[^`\n]*sglang")
+
+
 @dataclass(slots=True)
 class _Scope:
     """Names of one function, or of the module."""
@@ -542,7 +546,7 @@ class _Module:
         if "--sglang-" in own and "train" not in own.split("--sglang-")[0]:
             self.commands.take(text.split(), {}, self.out, self.kind)
             return
-        if "sglang" in own:
+        if "sglang" in own and _QUOTED.search(own) is None:
             self.script(text)
 
     def script(self, text: Source) -> None:

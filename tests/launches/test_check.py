@@ -239,6 +239,20 @@ def test_git_decides_which_files_there_are(
     assert {Path(str(one["path"])).parent.name for one in found} == {"kept"}
 
 
+@pytest.mark.parametrize("git", [True, False])
+def test_installed_packages_are_nobodys_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, git: bool
+) -> None:
+    if git:
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    inside = tmp_path / "v" / "lib" / "python3.11" / "site-packages" / "x"
+    inside.mkdir(parents=True)
+    for folder in (inside, tmp_path):
+        (folder / "a.sh").write_text(BAD, encoding="utf-8")
+    found = findings(capsys, "--isolated", str(tmp_path))
+    assert {Path(str(one["path"])).parent for one in found} == {tmp_path}
+
+
 def test_without_git_the_ignore_file_still_counts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
