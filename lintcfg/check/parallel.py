@@ -12,6 +12,9 @@ from .result import Told
 _WORTHWHILE = 300
 #: Files that a process takes at a time.
 _SHARE = 40
+#: The part of all files that is looked at before others join in: what is compiled and judged
+#: then, all of them know.
+_ALONE = 16
 #: More processes than this cost more memory than they save time.
 _MOST = 8
 
@@ -50,6 +53,12 @@ def _share(start: int) -> tuple[list[Told], list[str]]:
 
 
 def _shared(paths: Sequence[Path], look: Look, notes: list[str], processes: int) -> list[Told]:
+    alone = len(paths) // _ALONE
+    found = [one for one in map(look, paths[:alone]) if _says(one)]
+    return found + _apart(paths[alone:], look, notes, processes)
+
+
+def _apart(paths: Sequence[Path], look: Look, notes: list[str], processes: int) -> list[Told]:
     import gc
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ...matrix.record import replaced
 from .. import options as o
-from ..errors import EXIT_CLEAN, EXIT_USAGE, UsageError
+from ..errors import EXIT_CLEAN, UsageError
 from ..findings import Finding
 from ..terminal import Style, wants_color
 
@@ -46,8 +46,10 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(program, command)
-    return EXIT_USAGE  # pragma: no cover - execv does not return
+    try:
+        os.execv(program, command)
+    except OSError as error:
+        raise UsageError(f"{command[0]}: {error.strerror or error}") from None
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -111,6 +111,23 @@ def test_a_missing_program_is_a_usage_error(server: dict[str, str]) -> None:
     assert done.returncode == 2 and "no such command" in done.stderr
 
 
+def test_a_file_that_is_no_program_is_named(server: dict[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "broken"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    done = execute(server, "--", str(program))
+    assert done.returncode == 2 and "broken: " in done.stderr
+
+
+@pytest.mark.parametrize("wrap", [["env", "A=b"], ["nohup"], ["sh", "-c"]])
+def test_a_broken_launch_is_refused_in_what_wraps_it(
+    server: dict[str, str], wrap: list[str]
+) -> None:
+    command = [*wrap, " ".join(BROKEN)] if wrap[0] == "sh" else [*wrap, *BROKEN]
+    done = execute(server, "--gpu", "b200", "--", *command)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 # ------------------------------------------------------------------------- schemas
 
 
