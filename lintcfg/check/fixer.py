@@ -30,6 +30,12 @@ _ASSIGNED = re.compile(
     r"([A-Za-z_]\w*)[ \t]*(?:[:?+]?=|:[ \t])"
 )
 
+#: Formats in which a variable is read by its bare name.
+_BARE_NAMES = frozenset({"python", "notebook"})
+
+#: Formats whose commands are lines.
+_LINES = frozenset({"makefile", "justfile", "systemd"})
+
 #: A word, told by its place: what stands twice in a launch may come from one variable.
 _Key = tuple[int, int, str]
 _Signature = list[tuple[object, ...]]
@@ -269,8 +275,21 @@ def _read_elsewhere(report: FileReport, change: Change) -> bool:
     if assigned is None:
         return False
     name = re.escape(assigned.group(1))
-    uses = re.compile(rf"\$[({{]*{name}\b|\b{name}\b[ \t]*\}}\}}")
+    bare = any(launch.kind in _BARE_NAMES for launch in holding)
+    uses = re.compile(rf"\b{name}\b" if bare else rf"\$[({{]*{name}\b|\b{name}\b[ \t]*\}}\}}")
+    # Words of an array stand outside of the command; what shares their line is part of them.
+    beside = {
+        report.lines.place(one.start)[0]
+        for launch in holding
+        for variant in launch.variants
+        for one in variant.words
+        if not launch.start <= one.start < launch.end
+    } - {report.lines.place(word.start)[0]}
+    # A command that ends in such a variable ends, as far as is known, before it.
+    beside |= {report.lines.place(launch.end)[0] for launch in holding if launch.kind in _LINES}
     return any(
         not any(launch.start <= use.start() < launch.end for launch in holding)
+        and report.lines.place(use.start())[0] not in beside
         for use in uses.finditer(text)
+        if use.start() != text.rfind("\n", 0, word.start) + 1 + assigned.start(1)
     )

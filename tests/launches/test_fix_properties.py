@@ -423,6 +423,28 @@ def test_a_variable_of_launches_alone_is_fixed(tmp_path: Path) -> None:
     assert fixed(tmp_path, "a.sh", text) == text.replace("16", "64")
 
 
+def test_a_variable_of_a_makefile_is_fixed(tmp_path: Path) -> None:
+    text = f"PAGE ?= 16\nserve:\n\t{HEAD} --page-size $(PAGE)\n"
+    assert fixed(tmp_path, "Makefile", text) == text.replace("16", "64")
+    other = f"{text}show:\n\techo $(PAGE)\n"
+    assert fixed(tmp_path, "Makefile", other) == other
+
+
+def test_a_variable_of_an_array_is_fixed(tmp_path: Path) -> None:
+    text = f'PAGE=16\nA=(\n  --page-size "$PAGE" # why 16\n)\n{HEAD} "${{A[@]}}"\n'
+    assert fixed(tmp_path, "a.sh", text) == text.replace("PAGE=16", "PAGE=64")
+
+
+@pytest.mark.parametrize("other", ["", "print(PAGE)\n"])
+def test_a_name_of_a_program_is_fixed_where_nothing_else_reads_it(
+    tmp_path: Path, other: str
+) -> None:
+    words = [*HEAD.split(), "--page-size"]
+    text = f"import subprocess\nPAGE = 16\nsubprocess.run({words!r} + [str(PAGE)])\n{other}"
+    wanted = text if other else text.replace("PAGE = 16", "PAGE = 64")
+    assert fixed(tmp_path, "a.py", text) == wanted
+
+
 @pytest.mark.parametrize(
     "other",
     [
