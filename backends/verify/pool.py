@@ -49,7 +49,7 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed with us
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed in finish
 
     def run(self, task: Task, partners: Sequence[str]) -> Result:
         """Run a task over its seeds; the first bad outcome ends it."""
@@ -79,6 +79,11 @@ class Worker:
                 if stream is not None:
                     stream.close()
             self._process = None
+
+    def finish(self) -> None:
+        """End the process for good."""
+        self.close()
+        self._log.close()
 
     def _start(self) -> Outcome | None:
         if self._process is not None and self._process.poll() is None:
@@ -204,7 +209,7 @@ def run_all(
         except BaseException as error:
             failures.append(error)
         finally:
-            worker.close()
+            worker.finish()
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(max(1, settings.jobs))]
     for thread in threads:

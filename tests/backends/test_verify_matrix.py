@@ -1,0 +1,420 @@
+"""Probes, evidence, and the matrix of the bundled backends; nothing here needs torch."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attn_lint.backends import bundled  # noqa: F401  # registers
+from attn_lint.backends.interface.capabilities import NO, Limit, one_of
+from attn_lint.backends.registry import CAPABILITIES
+from attn_lint.backends.verify import check
+from attn_lint.backends.verify.commands import newest
+from attn_lint.backends.verify.probes import SETTINGS, catalogue, plan
+from attn_lint.backends.verify.rows import rows_of
+from attn_lint.lintcfg.cli import dispatch, guarded
+from attn_lint.matrix import evidence
+from attn_lint.matrix.errors import MatrixDataError
+from attn_lint.matrix.loader import Release, load
+
+RELEASE = newest()
+FOUND = catalogue(RELEASE["bundled"])
+SUPPORTS = ("yes", "no", "partial", "untested")
+TRITON = CAPABILITIES["triton"]
+
+
+def changed(rows: Any) -> Release:
+    return Release(
+        "bundled", RELEASE.name,
+        {"bundled": RELEASE["bundled"], "evidence": RELEASE["evidence"], "rows": rows},
+    )  # fmt: skip
+
+
+# Probes
+
+
+def test_probe_names_are_unique_and_settings_known() -> None:
+    for cell in FOUND.cells.values():
+        names = [probe.name for probe in cell.probes]
+        assert len(names) == len(set(names)), cell.name
+        for probe in cell.probes:
+            assert set(probe.settings) <= set(SETTINGS)
+
+
+def test_a_probe_with_a_key_that_is_none_is_refused() -> None:
+    data = copy.deepcopy(RELEASE["bundled"])
+    data["cells"]["decode"]["probes"] = [{"mode": "decode", "pagesize": 1}]
+    with pytest.raises(ValueError, match="'pagesize'"):
+        catalogue(data)
+
+
+def test_a_probe_runs_on_the_first_base_that_carries_it() -> None:
+    """A backend with 64-token pages only is asked for its window there, not on the first base."""
+    own = replace(TRITON, allows={**TRITON.allows, "page_size": one_of(64), "sinks": NO})
+    tasks = [task for task in plan(FOUND, own, "cpu", None) if task.family == "mha"]
+    window = [task for task in tasks if task.probe.cell == "sliding_window"]
+    assert window and all(task.request.page_size == 64 and not task.refusals for task in window)
+    sinks = [task for task in tasks if task.probe.cell == "sinks"]
+    assert sinks and all([r.traits for r in task.refusals] == [("sinks",)] for task in sinks)
+
+
+def test_a_mode_that_is_not_carried_answers_no_other_cell() -> None:
+    own = replace(TRITON, allows={**TRITON.allows, "mode": one_of("decode")})
+    by_cell: dict[str, set[str]] = {}
+    for task in plan(FOUND, own, "cpu", None):
+        by_cell.setdefault(task.probe.cell, set()).add(task.probe.mode)
+    assert by_cell["page_sizes"] == {"decode"}
+    assert by_cell["extend"] == {"extend"}  # the question is the mode itself: it has to refuse
+    assert "page_trees" not in by_cell
+
+
+def test_every_backend_is_asked_something_it_refuses_and_something_it_carries() -> None:
+    for name, own in CAPABILITIES.items():
+        for entry in RELEASE["bundled"]["architectures"].values():
+            capability = tuple(entry["capability"]) if entry.get("capability") else None
+            if capability not in ((9, 0), None) or (
+                entry["device"] not in own.allows.get("device", {entry["device"]})
+            ):
+                continue
+            tasks = plan(FOUND, own, entry["device"], capability)
+            assert {bool(task.refusals) for task in tasks} == {True, False}, name
+
+
+# Evidence
+
+
+def probe(**counts: Any) -> dict[str, Any]:
+    return {"call": "float32, page 16", **counts}
+
+
+def run_with(cells: Any, architecture: str = "sm90", **others: Any) -> dict[str, Any]:
+    capability = None if architecture == "cpu" else [9, 0]
+    run = {
+        "date": "2026-01-01T00:00:00Z", "tool": "0.1.0", "probes": "abc",
+        "machine": {"architecture": architecture, "device": "A device",
+                    "capability": capability, "system": "Linux x86_64"},
+        "versions": {"torch": "2.13.0"}, "seeds": [0],
+        "backends": {"triton": {"mha": cells}}, "not_run": {},
+    }  # fmt: skip
+    return {**run, **others}
+
+
+@pytest.mark.parametrize(
+    ("probes", "support"),
+    [
+        ({"decode": [probe(right=20)]}, "yes"),
+        ({"decode": [probe(refused=1)]}, "no"),
+        ({"decode": [probe(right=1)], "extend": [probe(refused=1)]}, "partial"),
+        ({"decode": [probe(unavailable=1)]}, "untested"),
+        ({"decode": [probe(right=1)], "extend": [probe(unavailable=1)]}, "yes"),
+        ({"decode": [probe(right=19, wrong=1)]}, "bad"),
+        ({"decode": [probe(right=1), probe(crashed=1)]}, "bad"),
+        ({"decode": [probe(right=1), probe(refused=1)]}, "bad"),  # two machines disagree
+    ],
+)
+def test_cells_follow_from_outcomes(probes: Any, support: str) -> None:
+    assert evidence.support(probes, "cpu")["support"] == support
+
+
+def test_a_partial_cell_says_what_it_carries_in_few_words() -> None:
+    modes = ("decode", "extend", "target_verify")
+    probes = {
+        f"{mode} page_size={size}": [probe(right=1) if size > 5 else probe(refused=1)]
+        for mode in modes
+        for size in (1, 5, 16, 64)
+    }
+    cell = evidence.support(probes, "cpu")
+    assert cell["when"] in ("page_size=16 64", "not page_size=1 5")
+    assert len(cell["refuses"]) == 6
+    probes = {mode: [probe(right=mode == "extend", refused=mode != "extend")] for mode in modes}
+    assert evidence.support(probes, "cpu")["when"] == "extend"
+
+
+def test_evidence_is_written_as_it_is_read(tmp_path: Path) -> None:
+    runs = [run_with({"decode": {"decode": probe(right=3, error=1e-3, tolerance=0.02)}})]
+    path = tmp_path / "e.json"
+    path.write_text(evidence.dump(runs), encoding="utf-8")
+    assert evidence.read(path) == runs
+    assert sum('"right"' in line for line in path.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "not JSON"),
+        ('{"schema": 9, "runs": []}', "evidence of schema 9; this reads 1"),
+        ('{"schema": 1}', "runs: Field required"),
+        ("[]", "document"),
+        ('{"schema": 1, "runs": [{}]}', "runs.0.date: Field required"),
+        (json.dumps({"schema": 1, "runs": [run_with({"decode": {"decode": probe()}})]}),
+         "no outcome is counted"),
+        (json.dumps({"schema": 1, "runs": [run_with({"decode": {"decode": probe(right=-1)}})]}),
+         "greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_what_is_no_evidence_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+) -> None:
+    path = tmp_path / "e.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(MatrixDataError, match=says):
+        evidence.read(path)
+    assert guarded(dispatch, ["verify", "--check", "--evidence", str(path)]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_merging_keeps_machines_apart_and_the_newer_of_the_same(tmp_path: Path) -> None:
+    first = run_with({"decode": {"decode": probe(right=1)}, "extend": {"extend": probe(right=1)}})
+    newer = run_with(
+        {"decode": {"decode": probe(right=7)}}, date="2026-02-01T00:00:00Z", seeds=[1, 2]
+    )
+    other = run_with({"decode": {"decode": probe(right=2)}}, versions={"torch": "2.11.0"})
+    cpu = run_with({"decode": {"decode": probe(right=3)}}, architecture="cpu")
+    paths = []
+    for number, run in enumerate((newer, first, other, cpu)):
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(evidence.dump([run]), encoding="utf-8")
+    out = tmp_path / "all.json"
+    assert guarded(dispatch, ["verify", "merge", *map(str, paths), "-o", str(out)]) == 0
+    runs = evidence.read(out)
+    assert [run["machine"]["architecture"] for run in runs] == ["cpu", "sm90", "sm90"]
+    joined = next(run for run in runs if run["seeds"] == [0, 1, 2])
+    cells = joined["backends"]["triton"]["mha"]
+    assert cells["decode"]["decode"]["right"] == 7
+    assert cells["extend"]["extend"]["right"] == 1
+    # Merging what is merged changes nothing.
+    assert guarded(dispatch, ["verify", "merge", str(out), str(out), "-o", str(out)]) == 0
+    assert evidence.read(out) == runs
+
+
+# The matrix
+
+
+def test_matrix_and_evidence_agree() -> None:
+    assert check.committed(RELEASE, FOUND, CAPABILITIES) == []
+
+
+def test_the_matrix_has_evidence() -> None:
+    assert any(run["machine"]["architecture"] == "cpu" for run in RELEASE["evidence"]["cpu"])
+
+
+def every_cell() -> Iterator[tuple[str, str, str, str | None]]:
+    for backend, families in RELEASE["rows"].items():
+        for family, architectures in families.items():
+            for architecture, cells in architectures.items():
+                if isinstance(cells, str):
+                    yield backend, family, architecture, None
+                for cell in () if isinstance(cells, str) else cells:
+                    yield backend, family, architecture, cell
+
+
+def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A cell changed in one thing: its support, its condition, its list of probes, its evidence."""
+    for support in SUPPORTS:
+        if support != cell["support"]:
+            flipped: dict[str, Any] = {"support": support}
+            if support != "untested":
+                flipped["probe"] = cell.get("probe", "cpu")
+            if support == "partial":
+                flipped |= {"when": "decode", "refuses": ["extend"]}
+            yield flipped
+    if cell["support"] == "partial":
+        yield {**cell, "when": cell["when"] + " mostly"}
+        yield {**cell, "refuses": cell["refuses"][1:]}
+    if "probe" in cell:
+        yield {**cell, "probe": "elsewhere"}
+
+
+def test_flipping_any_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Comparing with declarations is the slow part, and flips don't touch it.
+    monkeypatch.setattr(check, "_evidence", lambda *arguments: [])
+    count = 0
+    for backend, family, architecture, cell in every_cell():
+        rows = {**RELEASE["rows"], backend: copy.deepcopy(RELEASE["rows"][backend])}
+        place = f"{backend} {family} {architecture}"
+        here = rows[backend][family]
+        if cell is None:
+            here[architecture] = {"decode": {"support": "yes", "probe": "cpu"}}
+            assert any(
+                p.startswith(place) for p in check.committed(changed(rows), FOUND, CAPABILITIES)
+            )
+            count += 1
+            continue
+        original = here[architecture][cell]
+        for flipped in flips(original):
+            here[architecture][cell] = flipped
+            problems = check.committed(changed(rows), FOUND, CAPABILITIES)
+            assert [p for p in problems if p.startswith(f"{place} {cell}:")], (place, cell, flipped)
+            count += 1
+        del here[architecture][cell]
+        problems = check.committed(changed(rows), FOUND, CAPABILITIES)
+        assert [p for p in problems if p.startswith(f"{place} {cell}:")], (place, cell, "left out")
+    assert count > 100
+
+
+def test_a_row_too_many_or_too_few_is_found() -> None:
+    rows = copy.deepcopy(RELEASE["rows"])
+    rows["another"] = rows.pop("triton")
+    problems = check.committed(changed(rows), FOUND, CAPABILITIES)
+    assert any(p.startswith("another: the matrix has a row") for p in problems)
+    assert "triton: the matrix has no row" in problems
+    rows = copy.deepcopy(RELEASE["rows"])
+    rows["triton"]["mha"]["sm80"] = rows["triton"]["mha"].pop("cpu")
+    assert check.committed(changed(rows), FOUND, CAPABILITIES)
+
+
+def test_a_change_of_what_is_declared_makes_evidence_stale() -> None:
+    limit = Limit({"window": one_of(True)}, "no windows any more")
+    declared = {**CAPABILITIES, "triton": replace(TRITON, limits=(*TRITON.limits, limit))}
+    problems = check.committed(RELEASE, FOUND, declared)
+    assert any("triton cpu mha sliding_window" in p and "refused as declared by now" in p
+               for p in problems)  # fmt: skip
+    wider = {**TRITON.allows, "kv_dtype": one_of("float32", "bfloat16", "fp4_e2m1", "float16")}
+    declared = {**CAPABILITIES, "triton": replace(TRITON, allows=wider)}
+    problems = check.committed(RELEASE, FOUND, declared)
+    assert any("kv_fp4_block16" in p and "carried as declared by now" in p for p in problems)
+
+
+def test_a_new_probe_makes_evidence_stale() -> None:
+    data = copy.deepcopy(RELEASE["bundled"])
+    data["cells"]["page_sizes"]["probes"].append({"mode": "decode", "page_size": 48})
+    release = Release(
+        "bundled", RELEASE.name, {**changed(RELEASE["rows"])._sections, "bundled": data}
+    )
+    problems = check.committed(release, catalogue(data), CAPABILITIES)
+    assert any("[decode page_size=48]: no evidence" in p for p in problems)
+
+
+def test_evidence_with_a_wrong_probe_never_passes(tmp_path: Path) -> None:
+    runs = copy.deepcopy(RELEASE["evidence"]["cpu"])
+    cells = runs[0]["backends"]["triton"]["mha"]
+    cells["decode"]["decode ragged"] |= {"right": 19, "wrong": 1, "text": "seed 3: off by 1.0"}
+    problems = check.files_given(runs, RELEASE, FOUND, CAPABILITIES)
+    assert any("[decode ragged]: wrong: seed 3: off by 1.0" in p for p in problems)
+    rows = rows_of({"cpu": runs}, TRITON, FOUND, RELEASE["bundled"]["architectures"])
+    assert rows["mha"]["cpu"]["decode"] == {"support": "bad"}
+
+
+def test_other_versions_are_said_and_no_disagreement() -> None:
+    run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    run["versions"]["torch"] = "9.9.9"
+    assert any(note.startswith("torch 9.9.9 here") for note in check.notes(run, RELEASE))
+    assert check.run_made(run, RELEASE, FOUND, CAPABILITIES) == []
+
+
+def test_committed_evidence_passes_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(load.__code__.co_filename).parent / "data" / "bundled" / RELEASE.name / "evidence"
+    files = sorted(folder.glob("*.json"))
+    arguments = [word for path in files for word in ("--evidence", str(path))]
+    assert guarded(dispatch, ["verify", "--check", *arguments]) == 0, capsys.readouterr().out
+
+
+# The command line
+
+
+def without(modules: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run attn-lint in a fresh interpreter that has some modules not installed."""
+    code = (
+        "import sys\n"
+        f"for name in {modules.split()!r}: sys.modules[name] = None\n"
+        "from attn_lint.lintcfg.cli import dispatch, guarded\n"
+        f"code = guarded(dispatch, {list(arguments)!r})\n"
+        "loaded = {m.split('.')[0] for m, v in sys.modules.items() if v is not None}\n"
+        "print('LOADED', *sorted(loaded), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    places = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": places},
+    )  # fmt: skip
+
+
+def test_without_torch_it_says_what_to_install() -> None:
+    done = without("torch triton", "verify")
+    assert done.returncode == 2
+    assert "attn-lint[run]" in done.stderr and "attn-lint[gpu]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "--calls", "sm90"],
+        ["verify", "--help"],
+        ["matrix", "show", "--engine", "bundled"],
+        ["matrix", "show", "--engine", "bundled", "--backend", "triton"],
+        ["matrix", "show", "--backend", "fa3"],
+        ["--gpu", "h100", "--attention-backend", "fa3"],
+        ["rule"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_but_a_run_needs_torch(arguments: list[str]) -> None:
+    done = without("torch triton flashinfer numpy", *arguments)
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    done = without("", *arguments)
+    loaded = set(done.stderr.rpartition("LOADED")[2].split())
+    assert not loaded & {"torch", "triton", "flashinfer", "flash_mla", "numpy"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--backend", "tritn"], "did you mean triton"),
+        (["--cell", "page_size"], "did you mean page_sizes"),
+        (["--device", "tpu"], "cuda"),
+        (["--seeds", "0"], "0"),
+        (["--evidence", "x.json"], "--check"),
+        (["--check", "--evidence", "nowhere.json"], "nowhere.json"),
+        (["--output-file", "nowhere/x.json"], "no such folder"),
+        (["--calls", "sm1"], "no architecture"),
+        (["merge", "nowhere.json", "-o", "x.json"], "nowhere.json"),
+    ],
+)
+def test_bad_input_ends_with_two(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert guarded(dispatch, ["verify", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_the_bundled_matrix_is_shown_with_its_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guarded(dispatch, ["matrix", "show", "--engine", "bundled", "--backend", "triton"]) == 0
+    text = capsys.readouterr().out
+    run = RELEASE["evidence"]["cpu"][0]
+    assert run["date"][:10] in text and f"torch {run['versions']['torch']}" in text
+    assert guarded(
+        dispatch, ["matrix", "show", "--engine", "bundled", "--output-format", "json"]
+    ) == 0  # fmt: skip
+    data = json.loads(capsys.readouterr().out)
+    cell = next(row for row in data["rows"] if row["architecture"] == "cpu")["cells"]["decode"]
+    assert cell["evidence"]["machines"][0]["versions"]["torch"]
+    assert data["not_bundled"]
+    assert (
+        guarded(dispatch, ["matrix", "show", "--engine", "bundled", "--backend", "trtllm_mla"]) == 2
+    )
+    assert "not bundled" in capsys.readouterr().err
+
+
+def test_claims_are_held_against_runs_and_never_contradicted_by_a_refusal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(
+        dispatch, ["matrix", "show", "--backend", "torch_native", "--output-format", "json"]
+    ) == 0  # fmt: skip
+    claims = json.loads(capsys.readouterr().out)["claims"]
+    assert claims
+    statuses = {claim["cell"]: claim["status"] for claim in claims if claim["family"] == "mha"}
+    assert "contradicted" not in statuses.values()
+    assert statuses["kv_bf16"] == "confirmed"
+    assert statuses["cuda_graph"] == "not testable here"
