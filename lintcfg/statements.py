@@ -260,6 +260,8 @@ class Statements:
             after = outcome.state[name]
             if given in self.open_values or self._is_same(name, given, after):
                 continue
+            if type(given) is Unknown:
+                continue
             certain = type(after) is not Unknown
             code = self.changes[name]
             flag = self._flag(name)

@@ -424,10 +424,19 @@ def _elsewhere(words: Sequence[Source]) -> frozenset[int]:
         elif (
             not equals
             and number + 1 < len(words)
-            and (name == "--config" or _is_missing(words[number + 1].text))
+            and (
+                _is_configuration(words[number + 1].text)
+                if name == "--config"
+                else _is_missing(words[number + 1].text)
+            )
         ):
             found.add(number + 1)
     return frozenset(found)
+
+
+def _is_configuration(path: str) -> bool:
+    """Whether SGLang would open a file of that name; others it refuses wherever they are."""
+    return path.lower().endswith((".yaml", ".yml"))
 
 
 def _is_missing(path: str) -> bool:

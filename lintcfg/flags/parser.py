@@ -58,7 +58,10 @@ def parse(
         merged = merge(argv, table, directory)
         words, origins = merged.words, merged.origins
         config_path, config_keys = merged.path, merged.keys
-        problems += merged.problems
+        # Nothing is said about a file whose name is not known.
+        problems += [
+            one for one in merged.problems if one.index is None or one.index + 1 not in unknown
+        ]
         # What a file that cannot be read would have held is not missed.
         partial = partial or bool(merged.problems)
     parser = _Parser(table, env or {}, Words(argv, table, words, origins, frozenset(unknown)))

@@ -394,6 +394,7 @@ class Commands:
         )
 
 
+_TO_FILL = re.compile(r"\[[a-z][a-z_ -]+\]|[A-Z_]*PLACEHOLDER[A-Z_]*")
 _ADDRESS = ("--host", "--port")  # clients' settings have them too
 _IMAGE = re.compile(r"(?:[^/\s=]+/)*[^/\s=]*sglang[^/\s=]*", re.IGNORECASE)
 _PROGRAMS = frozenset(
@@ -453,10 +454,11 @@ def _own_span(words: Sequence[Source], after: int, span: tuple[int, int]) -> tup
 def _until_noise(argv: list[Source]) -> list[Source]:
     """Drop what documentation puts behind a command: an ellipsis, a bare backslash.
 
-    An empty word is a variable that this way through the file left empty; nobody means it so.
+    An empty word is a variable that this way through the file left empty; nobody means it so, nor
+    what a reader or another program is to fill in.
     """
     return [
-        word if word.text else word.opened()
+        word if word.text and not _TO_FILL.fullmatch(word.text) else word.opened()
         for word in argv
         if word.text not in ("...", "…", "\\", "[...]")
     ]

@@ -478,6 +478,11 @@ class _Module:
             model = self.text(node.args[0], scope)
             where = self.piece(node.args[0])
             argv = [made("--model-path", where.start), model or where.opened()]
+        for keyword in node.keywords:
+            if keyword.arg in ("model", "model_path") and not argv:
+                where = self.piece(keyword.value)
+                model = self.text(keyword.value, scope)
+                argv = [made("--model-path", where.start), model or where.opened()]
         found = False
         environment: dict[str, Source] = {}
         for keyword in node.keywords:
@@ -615,6 +620,10 @@ class _Module:
             if isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
                 return self.piece(node)
             return None
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and (
+            isinstance(node.operand, ast.Constant)
+        ):  # fmt: skip
+            return self.piece(node)
         name = _variable(node)
         if name is not None:
             known = scope.words(name) or scope.words(name.removeprefix("."))

@@ -25,7 +25,7 @@ _MAX_LOOP = 8
 _MAX_UNCALLED = 3
 #: Trees deeper than this are not walked.
 _MAX_TREE = 100
-_PLACEHOLDER = re.compile(r"<[A-Za-z][\w ./:-]*>")
+_PLACEHOLDER = re.compile(r"""<[A-Za-z][\w ./:-]*>|(?<=["'])[Yy]our [\w -]+(?=["'])""")
 _PROMPT = re.compile(r"^(?:\$|%|❯|>>>|(?:\([\w.-]+\) )?[\w.-]+@[\w.-]+[:\s][^$#\n]*[$#]) (?=\S)")
 #: Programs that read a script from their standard input, and the format that they read.
 _READERS = {"python": "python", "python3": "python", "kubectl": "yaml", "oc": "yaml"}
@@ -90,7 +90,7 @@ def find(
 def prepared(source: Source) -> Source:
     """Take prompts off, and mask what documentation leaves for the reader to fill in."""
     text = source.text
-    if "<" in text:
+    if "<" in text or "our " in text:
         masked = _PLACEHOLDER.sub(lambda match: MASK * len(match.group()), text)
         if masked != text:
             source = replace(source, text=masked)

@@ -457,3 +457,17 @@ def test_a_graph_that_is_off_already_is_not_told(
     assert ("ATT305", 2) not in checked(
         capsys, path, text + " --cuda-graph-backend-prefill disabled"
     )
+
+
+def test_what_only_a_run_could_tell_is_not_judged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    launch = "python3 -m sglang.launch_server --model-path org/m "
+    path = tmp_path / "a.sh"
+    assert checked(capsys, path, launch + '--config "$1"') == []
+    assert checked(capsys, path, launch + "--config elsewhere.yaml") == []
+    assert checked(capsys, path, launch + "--config settings.json") == [("ATT108", 1)]
+    assert checked(capsys, path, launch + "[args] --page-size [page_size]") == []
+    assert checked(capsys, path, launch + "--port PORT_PLACEHOLDER") == []
+    helper = 'popen_launch_server(model="org/m", base_url=url, other_args=["--page-size", "64"])'
+    assert checked(capsys, tmp_path / "a.py", helper) == []
