@@ -14,32 +14,27 @@ from .kinds import kv_buffers
 
 
 class TailCleaner:
-    """Zeroes the values of unused slots, once for each page that becomes a request's last.
+    """Zeroes the values of unused slots in the last page of each request, for every pass.
 
-    Runs on the device while metadata is prepared, outside of graphs; which rows need it is known
-    on the host, from the page that each request had last time.
+    Runs on the device while metadata is prepared, outside of graphs. Which slots they are is known
+    on the host; what they hold is not, since a page may come back from another request.
     """
 
     def __init__(self, pool: KVPool, layers: list[int]) -> None:
         self.pool = pool
         self.layers = layers
-        self._last: dict[int, tuple[int, int]] = {}
 
     def clean(self, batch: ForwardBatch) -> None:
         """Zero what follows the batch's tokens in their last pages."""
-        rows, slots = [], []
+        slots = []
         page = self.pool.page_size
         host = batch.req_to_token_pool.host
         requests = batch.req_pool_indices_cpu.tolist()
         for request, length in zip(requests, batch.kv_lens_cpu.tolist(), strict=True):
             last = int(host[request, length - 1]) // page
-            known = self._last.get(request)
-            self._last[request] = (last, length)
-            if known is not None and known[0] == last and known[1] <= length:
-                continue
             used = (length - 1) % page + 1
-            rows.append(request)
-            slots.append(torch.arange(last * page + used, (last + 1) * page))
+            if used < page:
+                slots.append(torch.arange(last * page + used, (last + 1) * page))
         if not slots:
             return
         unused = torch.cat(slots)

@@ -40,6 +40,11 @@ CAPABILITIES = Capabilities(
             f"{_XQA}/mha.cu, nbTotalSkipTokens; mha_sm90.cu, IS_SPEC_DEC_TREE",
         ),
         Limit(
+            {"tree": YES, "kv_dtype": one_of("fp8_e4m3")},
+            "a tree mask over an e4m3 cache gives wrong results",
+            "measured on an H200 with flashinfer 0.6.13: off by 0.36 of the norm",
+        ),
+        Limit(
             {"capability": _GENERATED, "tree": YES},
             "the generated kernels take no mask among draft tokens",
             "flashinfer 0.6.13: decode.py, trtllm_paged_attention_decode",

@@ -33,6 +33,7 @@ class Scenario:
     v: torch.Tensor  # [tokens, kv_heads, v_head_dim]
     sinks: torch.Tensor | None
     generator: torch.Generator
+    ids: list[int]  # the requests in the table; the batch forgets them when it is loaded anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,7 @@ def draw(
         *tensors(request, runner, batch.num_tokens, generator),
         _normal((request.q_heads,), generator).to(request.device) if request.sinks else None,
         generator,
+        ids.tolist(),
     )
     fill(scenario, batch)
     return scenario
@@ -221,7 +223,7 @@ def fill(scenario: Scenario, batch: ForwardBatch) -> None:
 def changed(scenario: Scenario, lengths: Lengths, request: Request | None = None) -> ForwardBatch:
     """Another batch over the same requests and pages, none longer; of another mode if given."""
     batch = scenario.batch
-    ids = batch.req_pool_indices_cpu.tolist()[: len(lengths.new)]
+    ids = scenario.ids[: len(lengths.new)]
     return batch_of(
         request or scenario.request,
         batch.req_to_token_pool,

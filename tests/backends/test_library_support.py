@@ -227,7 +227,7 @@ class TestBatches:
         assert bounds == lengths.qo_indptr.tolist()
         assert 0 <= int(table.min()) <= int(table.max()) < batch.token_to_kv_pool.num_pages
 
-    def test_tails_are_cleaned_once(self) -> None:
+    def test_tails_are_cleaned(self) -> None:
         """Values of unused slots in last pages become zeros; nothing else is touched."""
         scenario = self.draw(mode="extend", page_size=16)
         from attn_lint.backends.library.tails import TailCleaner
@@ -245,8 +245,8 @@ class TestBatches:
             want |= set(range(last + 1, (last // 16 + 1) * 16))
         assert set(changed.nonzero().flatten().tolist()) == want
         pool.poison(changed.nonzero().flatten())
-        cleaner.clean(batch)  # the same pages at the same lengths
-        assert bool(pool.v_buffer[0][changed].isnan().all())
+        cleaner.clean(batch)  # the same pages at the same lengths, come back from elsewhere
+        assert bool((pool.v_buffer[0][changed] == 0).all())
 
     def test_too_long_a_mask(self, monkeypatch: pytest.MonkeyPatch) -> None:
         scenario = self.draw(tree=True, **VERIFY)
