@@ -17,10 +17,9 @@ from .changes import Change
 from .edits import apply, ways
 from .result import Edit, FileReport, Located
 
-#: A fix may lay bare another one; more rounds than this are not taken.
-_ROUNDS = 8
-#: Texts read again for one file at most, however many of its fixes fail.
+#: Texts read again for one file at most, however many of its fixes fail, and characters of them.
 _ATTEMPTS = 400
+_CHARACTERS = 50_000_000
 #: Ways of writing one fix that are tried.
 _WAYS = 6
 #: The statement that a variable, an array or a key of that name is set by.
@@ -57,18 +56,23 @@ class Fixer:
     def __init__(self, check: Callable[[str, str], FileReport], *, unsafe: bool) -> None:
         self.check = check
         self.unsafe = unsafe
+        self.attempts = 0
 
     def fixed(self, report: FileReport) -> tuple[str, FileReport]:
         """The text of a file with its fixes made, and the report on it."""
-        self.attempts = 0
+        length = max(1, len(report.lines.text))
+        self.attempts = max(8, min(_ATTEMPTS, _CHARACTERS // length))
         refused: set[tuple[object, ...]] = set()
-        for _ in range(_ROUNDS):
+        seen = {report.lines.text}
+        # A fix may lay bare another one, so this goes on until nothing is left to do.
+        while self.attempts > 0:
             plans = [plan for plan in self._plans(report) if plan.name not in refused]
-            if not plans or self.attempts >= _ATTEMPTS:
+            if not plans:
                 break
             after = self._made(report, plans, refused)
-            if after is report:
+            if after.lines.text in seen:
                 break
+            seen.add(after.lines.text)
             report = after
         return report.lines.text, report
 
@@ -94,7 +98,11 @@ class Fixer:
             # Offsets do not survive a change before them; which of its kind it is does.
             base = _name(located)
             count[base] += 1
-            if all(self._holds(report, change, proposed, holders) for change in located.changes):
+            if all(
+                self._holds(report, change, proposed, holders)
+                and any(True for _ in ways(change, report.lines.text))
+                for change in located.changes
+            ):
                 plans.append(_Plan(located, located.changes, (base, count[base])))
         return plans
 
@@ -133,7 +141,7 @@ class Fixer:
             return report
         middle = len(plans) // 2
         for part in (plans[:middle], plans[middle:]):
-            if self.attempts >= _ATTEMPTS:
+            if self.attempts <= 0:
                 break
             after = self._made(report, part, refused)
             if after is not report:
@@ -161,7 +169,7 @@ class Fixer:
         distinct = sorted(set(edits), key=lambda edit: (edit.start, edit.end))
         if any(left.end > right.start for left, right in pairwise(distinct)):
             return None
-        self.attempts += 1
+        self.attempts -= 1
         fixed = apply(text, distinct)
         if fixed == text:
             return None
@@ -254,7 +262,8 @@ def _parts(text: str, is_open: bool) -> list[tuple[str, bool]]:
     name, equals, value = text.partition("=")
     if equals and name.startswith("--") and not is_open:
         return [(name, False), (value, False)]
-    return [(text, is_open)]
+    # What is not known may be text that runs into other commands, which change on their own.
+    return [("" if is_open else text, is_open)]
 
 
 def _read_elsewhere(report: FileReport, change: Change) -> bool:

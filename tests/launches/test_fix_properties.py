@@ -423,6 +423,21 @@ def test_a_variable_of_launches_alone_is_fixed(tmp_path: Path) -> None:
     assert fixed(tmp_path, "a.sh", text) == text.replace("16", "64")
 
 
+def test_fixes_that_cannot_be_made_keep_no_other_from_it(tmp_path: Path) -> None:
+    stuck = f"{HEAD} --page-size 1''6\n{HEAD} --attention-backend 'n'sa\n"
+    text = "".join(f"{HEAD} --page-size 16 --port {n}\n{stuck}" for n in range(12))
+    once = fixed(tmp_path, "a.sh", text)
+    assert once == text.replace("--page-size 16 ", "--page-size 64 ")
+    assert fixed(tmp_path, "a.sh", once) == once
+
+
+def test_text_that_is_not_understood_keeps_no_other_from_being_fixed(tmp_path: Path) -> None:
+    text = f"{HEAD} \\\n  `# why` --page-size 16\n{HEAD} --port 1 --page-size=16\n"
+    once = fixed(tmp_path, "a.sh", text)
+    assert once.endswith("--port 1 --page-size=64\n")
+    assert fixed(tmp_path, "a.sh", once) == once
+
+
 def test_a_variable_of_a_makefile_is_fixed(tmp_path: Path) -> None:
     text = f"PAGE ?= 16\nserve:\n\t{HEAD} --page-size $(PAGE)\n"
     assert fixed(tmp_path, "Makefile", text) == text.replace("16", "64")
