@@ -24,6 +24,9 @@ usage:
   attn-lint facts diff --old TREE --new TREE what changed for attention between two releases
   attn-lint matrix show|validate|schema      the support matrix and its checks
   attn-lint matrix audit --source TREE       the matrix held against a source tree
+  attn-lint verify [--backend B] [--cell C]  run the bundled backends against a float64 reference
+  attn-lint verify --check | merge | rows    evidence held against the matrix, merged, made rows of
+  attn-lint matrix show --engine bundled     what the bundled backends carry, with the evidence
   attn-lint rule [CODE]                      every rule, or one explained
 
 options (spelled in full; everything else belongs to the launch):
