@@ -18,7 +18,7 @@ from typing import Any
 from ..matrix.loader import data_folder
 from .changes import as_text as changes_as_text
 from .changes import changes
-from .drift.engine import check_pages
+from .drift.engine import check_pages, one_a_place
 from .drift.findings import DriftFinding, Report
 from .drift.holes import unreadable_page
 from .errors import InputError, UsageError
@@ -220,10 +220,10 @@ def _listing(source: Path) -> dict[str, Any]:
     with uncollected():
         facts = CodeFacts(SourceTree.find(source))
         found = listing(facts, DiffusionFacts(facts))
-        facts.tree.problems += unsound(facts.tree, facts.tree.read())
+        problems = [*facts.tree.problems, *unsound(facts.tree, facts.tree.read())]
         found["problems"] = [
             {"file": one.file, "line": one.line, "message": one.message}
-            for one in facts.tree.problems
+            for one in one_a_place(problems)
         ]
         return found
 

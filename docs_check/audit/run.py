@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..drift.engine import in_order
+from ..drift.engine import in_order, one_a_place
 from ..drift.findings import DriftFinding
 from ..drift.holes import unreadable_source
 from ..facts.code import CodeFacts
@@ -21,7 +21,7 @@ def audit(tree: SourceTree, folder: Path, shown: str, release: str) -> list[Drif
     backends.check(subject)
     evidence.check(subject)
     broken = [*tree.problems, *unsound(tree, tree.read())]
-    files = {problem.file: problem for problem in reversed(broken)}
+    files = {problem.file: problem for problem in reversed(one_a_place(broken))}
     findings = in_order(subject.findings)
     return [
         *findings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
 
@@ -87,7 +87,7 @@ def check_pages(
     findings = in_order(one for part in done for one in part.findings)
     problems = [one for part in done for one in part.problems]
     problems += _unsound(tree, {file for part in done for file in part.read})
-    return [*_once(findings), *unreadable_source(_one_a_place(problems), version, package)]
+    return [*_once(findings), *unreadable_source(one_a_place(problems), version, package)]
 
 
 def _unsound(tree: SourceTree, files: Iterable[str]) -> list[Problem]:
@@ -107,14 +107,23 @@ def _once(findings: Iterable[DriftFinding]) -> list[DriftFinding]:
     return list(found.values())
 
 
-def _one_a_place(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems with those left out that say of a whole file what is known of its parts."""
+def one_a_place(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems without what says again of a whole file, or of a missing one, what is known."""
     found: dict[str, list[Problem]] = {}
+    asking: dict[str, list[Problem]] = {}
     for problem in problems:
         others = found.setdefault(problem.file, [])
-        if problem not in others and not (others and problem.message.startswith("is no valid")):
+        if problem.about:
+            asking.setdefault(problem.about, []).append(problem)
+        elif problem not in others and not (others and problem.message.startswith("is no valid")):
             others.append(problem)
-    return [problem for group in found.values() for problem in group]
+    told = [problem for group in found.values() for problem in group]
+    for group in asking.values():
+        first = min(group, key=lambda one: (one.file, one.line))
+        more = len({one.file for one in group}) - 1
+        rest = f" ({more} more file{'s' if more > 1 else ''} import from it)" if more else ""
+        told.append(replace(first, message=first.message + rest))
+    return told
 
 
 def about_diffusion(page: Page) -> bool:

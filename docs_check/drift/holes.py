@@ -24,7 +24,7 @@ def unreadable_source(
         DriftFinding(
             rule.code, rule.name, rule.kind, rule.severity,
             f"{package}/{problem.file}", problem.line, 1 if problem.line else 0,
-            f"{problem.message}; what it says about attention is not in the facts",
+            f"{problem.message}; facts about attention may be missing",
             "", problem.message, (Evidence(problem.file, problem.line),), subject=problem.file,
             release=release or "",
         )

@@ -45,6 +45,7 @@ class CodeFacts:
         self.literals = Literals(self.codebase)
         self.conditions = Conditions(self.literals)
         self.scan: dict[str, Any] = load("scan")["llm"]
+        self.memory: dict[Any, Any] = {}
         self._chains: dict[tuple[str, str | None], list[list[Segment]]] = {}
         self._constructors: dict[tuple[str, str | None], list[Effect]] = {}
         self._handlers: dict[str, dict[str, Place]] = {}

@@ -11,6 +11,7 @@ from ..source.paths import events
 from ..source.segments import Segment
 from .conditions import Either, Term
 from .literals import values
+from .memory import remembered
 from .model import Support
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _WINDOW = re.compile(r"\blayer\.sliding_window_size\b")
 _REFUSES_WINDOW = re.compile(r"\bif\b[^:]*\blayer\.sliding_window_size\b[^:]*:\s*raise\b")
 
 
+@remembered
 def sliding_window(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
     """Whether a backend reads a layer's window where it computes attention."""
     chains = facts.class_chains(backend, family)
@@ -90,6 +92,7 @@ def _reads_window(node: sx.Expr) -> bool:
     )
 
 
+@remembered
 def vision(facts: CodeFacts, backend: str) -> Support | None:
     """Whether a multimodal attention exists for a backend's family of kernels."""
     anchors = facts.scan["vision"]
@@ -119,6 +122,7 @@ def _same_kernels(backend: str, key: str) -> bool:
     return bool(parts) and (parts[0] == backend or (len(parts) == 1 and parts[0] in own[1:]))
 
 
+@remembered
 def chunked_prefix(facts: CodeFacts, backend: str) -> Support | None:
     """Whether a backend is in the list of those that read the chunked prefix-cache layout."""
     found = facts.constant(facts.scan["chunked_prefix"])

@@ -11,6 +11,7 @@ from ..source.modules import Place
 from ..source.paths import events
 from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, terms
+from .memory import remembered
 from .model import Effect, Support
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _LIST_NAME = re.compile(
 )
 
 
+@remembered
 def group_values(facts: CodeFacts, group: str) -> list[str]:
     """The dtypes of a group: those whose name holds it, as `fp8_e4m3` holds fp8.
 
@@ -45,6 +47,7 @@ def group_values(facts: CodeFacts, group: str) -> list[str]:
     ]
 
 
+@remembered
 def support(
     facts: CodeFacts, backend: str, family: str | None, group: str, *, claimed: bool = False
 ) -> tuple[Support | None, list[str]]:
@@ -187,6 +190,7 @@ def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, d
     return False
 
 
+@remembered
 def refused_by(
     facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str
 ) -> Effect | None:

@@ -13,6 +13,7 @@ from ..source.segments import Segment
 from .conditions import Condition, Term, terms
 from .effects import effects_of
 from .literals import values
+from .memory import remembered
 from .model import Effect, Support
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _asked(guards: tuple[Guard, ...]) -> tuple[str, str] | None:
     return None
 
 
+@remembered
 def generations(facts: CodeFacts, mechanism: str, backend: str) -> dict[int, Place]:
     """Major compute capabilities that a backend's kernel class compares with."""
     found: dict[int, Place] = {}
@@ -157,6 +159,7 @@ _PHASES = {"decode": ("decode",), "prefill": ("prefill", "extend"), "verify": ("
 _METHODS = {"decode": "decode", "prefill": "extend", "verify": "target_verify"}
 
 
+@remembered
 def support(
     facts: CodeFacts, mechanism: str, backend: str, phase: str, kind: str | None
 ) -> Support | None:
@@ -242,6 +245,7 @@ def _platform_verify(facts: CodeFacts, mechanism: str, kind: str) -> Support | N
     )  # fmt: skip
 
 
+@remembered
 def platform_class(facts: CodeFacts, mechanism: str, kind: str) -> Segment | None:
     """The backend class that a kind of machine uses, by the wrapper's conditional imports."""
     anchors = facts.scan["linear"]
@@ -285,6 +289,7 @@ def _imports_by_guard(
     return found
 
 
+@remembered
 def automatic(facts: CodeFacts, mechanism: str) -> list[Automatic]:
     """Kernels that are chosen by themselves, with the machines that the choice looks at."""
     anchors = facts.scan["linear"]
@@ -333,6 +338,7 @@ def automatic(facts: CodeFacts, mechanism: str) -> list[Automatic]:
     return found
 
 
+@remembered
 def hybrid_limits(facts: CodeFacts, mechanism: str) -> list[Effect]:
     """Refusals of full-attention backends for models with this mechanism."""
     anchors = facts.scan["linear"]["wrapper"]

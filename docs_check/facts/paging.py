@@ -9,6 +9,7 @@ from ..source import syntax as sx
 from ..source.modules import Place
 from .conditions import Condition, Term, terms, without
 from .effects import effects_of
+from .memory import remembered
 from .model import Effect, PageRule, Support
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ def _from_class(facts: CodeFacts, name: str, segment: Any) -> list[PageRule]:
     return found
 
 
+@remembered
 def rules_for(facts: CodeFacts, backend: str, family: str | None) -> list[PageRule]:
     """Rules that apply to a backend with models of a family."""
     return [
@@ -200,6 +202,7 @@ def rules_for(facts: CodeFacts, backend: str, family: str | None) -> list[PageRu
     ]  # fmt: skip
 
 
+@remembered
 def allowed_sizes(
     facts: CodeFacts, backend: str, family: str | None
 ) -> tuple[tuple[int, ...], PageRule, Condition] | None:
@@ -218,6 +221,7 @@ def allowed_sizes(
     return sizes, best, best.condition
 
 
+@remembered
 def native_paging(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
     """Whether the kernels of a backend read the cache in pages.
 

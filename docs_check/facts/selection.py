@@ -13,6 +13,7 @@ from ..source.paths import Guard, events
 from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, without
 from .effects import effects_of
+from .memory import remembered
 
 if TYPE_CHECKING:
     from .code import CodeFacts
@@ -201,6 +202,7 @@ def _effect_values(node: object, locals_: dict[str, list[str]]) -> list[str]:
     return []
 
 
+@remembered
 def reachable(facts: CodeFacts, family: str, machine: str) -> list[tuple[Decision, Condition]]:
     """Decisions that a machine class may come to, each with what else they hang on."""
     found: list[tuple[Decision, Condition]] = []

@@ -11,6 +11,7 @@ from ..source.modules import Place
 from ..source.paths import Guard, events
 from ..source.segments import Segment
 from .conditions import Condition, Either, Term
+from .memory import remembered
 from .model import Support
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Default:
     place: Place
 
 
+@remembered
 def arms(facts: CodeFacts, backend: str, phase: str) -> dict[str, Place]:
     """Sub-backends that the phase's method compares with, or its implementation anywhere."""
     found: dict[str, Place] = {}
@@ -67,6 +69,7 @@ def _note(
     found.setdefault(value, facts.text_place(segment, line))
 
 
+@remembered
 def support(facts: CodeFacts, backend: str, name: str, phase: str) -> Support | None:
     """Whether a sub-backend serves a phase: among the choices, and dispatched to."""
     flag = facts.flags.get(f"{backend}_{phase}_backend")

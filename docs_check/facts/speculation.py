@@ -12,6 +12,7 @@ from ..source.paths import events
 from ..source.segments import Segment
 from .conditions import Term, family_of, terms, without
 from .effects import effects_of
+from .memory import remembered
 from .model import Effect, Support
 from .paging import rules_for
 
@@ -55,6 +56,7 @@ def draft_maps(facts: CodeFacts) -> list[DraftMap]:
     return found
 
 
+@remembered
 def refuses_speculation(facts: CodeFacts, backend: str) -> Effect | None:
     """A check that refuses speculative decoding with a backend altogether."""
     entry = facts.registry.get(backend)
@@ -77,6 +79,7 @@ def refuses_speculation(facts: CodeFacts, backend: str) -> Effect | None:
     return None
 
 
+@remembered
 def one_branch(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
     """Whether a backend serves speculative decoding with topk = 1."""
     refusal = refuses_speculation(facts, backend)
@@ -97,6 +100,7 @@ def one_branch(facts: CodeFacts, backend: str, family: str | None) -> Support | 
     )  # fmt: skip
 
 
+@remembered
 def many_branches(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
     """Whether a backend serves speculative decoding with topk > 1, and at which page sizes."""
     one = one_branch(facts, backend, family)
@@ -134,6 +138,7 @@ def many_branches(facts: CodeFacts, backend: str, family: str | None) -> Support
     )  # fmt: skip
 
 
+@remembered
 def page_tree(facts: CodeFacts) -> tuple[Effect, tuple[str, ...]] | None:
     """The check on topk > 1 with page_size > 1, and the backends that pass it."""
     for effect in facts.effects:

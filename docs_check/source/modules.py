@@ -13,12 +13,14 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from . import syntax as sx
+from .nesting import nested_too_deeply
 from .segments import Segment, split, string_lines
 from .tree import SourceTree
 
 _WORD = re.compile(r"\w+")
 #: A second name of a class: `Old = New`; also `New = New`, which aliases often are followed by.
 _OTHER_NAME = re.compile(r"\w+\s*=\s*([A-Z]\w*[a-z]\w*)\s*(?:#.*)?$", re.M)
+_IMPORT = re.compile(r"^[ \t]*from[ \t]+((?:sglang\b|\.)[\w.]*)[ \t]+import\b", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,10 @@ class Codebase:
             tree = self._tree(segment)
             found = []
             if tree is not None:
-                found, segment.cache["order"] = sx.convert(tree.body)
+                try:
+                    found, segment.cache["order"] = sx.convert(tree.body)
+                except RecursionError:
+                    self._unparsed(segment, 0, "it is nested too deeply")
             segment.cache["statements"] = found
         return found  # type: ignore[return-value]
 
@@ -167,25 +172,29 @@ class Codebase:
     def _tree(self, segment: Segment) -> cst.Module | None:
         if "tree" in segment.cache:
             return segment.cache["tree"]  # type: ignore[return-value]
-        tree: cst.Module | None
-        try:
-            self.parsed_bytes += len(segment.text)
-            with unvalidated():
-                tree = cst.parse_module(segment.text)
-        except cst.ParserSyntaxError as error:
-            tree = None
-            self.tree.problem(
-                segment.file,
-                segment.line + max(error.raw_line - 1, 0),
-                f"`{segment.qualname or segment.kind}` cannot be parsed: "
-                + error.message.partition(":")[0].strip(),
-            )
-        except Exception as error:
-            # What is nested too deeply ends in an error of the native parser's own kind.
-            tree = None
-            self.tree.problem(segment.file, segment.line, f"cannot be parsed: {error}")
+        tree: cst.Module | None = None
+        if nested_too_deeply(segment.text, segment.blanked):
+            self._unparsed(segment, 0, "it is nested too deeply")
+        else:
+            try:
+                self.parsed_bytes += len(segment.text)
+                with unvalidated():
+                    tree = cst.parse_module(segment.text)
+            except cst.ParserSyntaxError as error:
+                reason = error.message.partition(":")[0].strip()
+                self._unparsed(segment, error.raw_line - 1, reason)
+            except Exception as error:
+                # What is nested too deeply ends in an error of the native parser's own kind.
+                self._unparsed(segment, 0, str(error))
         segment.cache["tree"] = tree
         return tree
+
+    def _unparsed(self, segment: Segment, line: int, reason: str) -> None:
+        self.tree.problem(
+            segment.file,
+            segment.line + max(line, 0),
+            f"`{segment.qualname or segment.kind}` cannot be parsed: {reason}",
+        )
 
     def line(self, segment: Segment, node: cst.CSTNode | None) -> int:
         """Line of a node in its file."""
@@ -242,10 +251,23 @@ class Codebase:
         remote, remote_name = target
         remote_file = self.tree.module_file(remote)
         if remote_file is None:
+            self._missing(file, remote)
             return None
         if remote_file == file and remote_name == name:
             return None
         return self.resolve(remote_file, remote_name, None, depth + 1)
+
+    def _missing(self, file: str, module: str) -> None:
+        """Note that a module which is asked for a definition is not in the tree."""
+        reason = self.tree.missing(module)
+        if reason is None:
+            return
+        text = self.tree.text(file) or ""
+        for match in _IMPORT.finditer(text):
+            if absolute(match[1], file) == module:
+                line = text.count("\n", 0, match.start()) + 1
+                self.tree.problem(file, line, f"imports from {module}, which {reason}", module)
+                return
 
     def lookup(
         self, file: str, name: str, local: dict[str, tuple[str, str]] | None = None, depth: int = 0
@@ -350,7 +372,7 @@ def _cheap_lines(segment: Segment) -> dict[int, int]:
         return found
     try:
         reference = list(_in_order(ast.parse(segment.text)))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         reference = []
     decorators = [
         decorator.lineno for node in reference for decorator in getattr(node, "decorator_list", ())
@@ -386,7 +408,7 @@ def _import_names(text: str, file: str) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return found
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -402,12 +424,13 @@ def _import_names(text: str, file: str) -> dict[str, tuple[str, str]]:
 def import_targets(statement: sx.Import, file: str) -> dict[str, tuple[str, str]]:
     """Local names that an import binds, with module and name there."""
     if statement.module:
-        module = _absolute(statement.module, file)
+        module = absolute(statement.module, file)
         return {local: (module, remote) for local, remote in statement.names.items()}
     return {local: (remote, "") for local, remote in statement.names.items()}
 
 
-def _absolute(module: str, file: str) -> str:
+def absolute(module: str, file: str) -> str:
+    """The full name of a module that a file imports by a name that may be relative."""
     level = len(module) - len(module.lstrip("."))
     if not level:
         return module
@@ -436,8 +459,14 @@ def normal_form(text: str) -> str:
 
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+        return _dump(_without_docstrings(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return " ".join(_WORD.findall(text))
+
+
+def _without_docstrings(tree: Any) -> Any:
+    import ast
+
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if (
@@ -448,7 +477,7 @@ def normal_form(text: str) -> str:
             and isinstance(body[0].value.value, str)
         ):
             node.body = body[1:] or [ast.Pass()]
-    return _dump(tree)
+    return tree
 
 
 def _dump(node: Any) -> str:

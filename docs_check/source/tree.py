@@ -23,15 +23,26 @@ _VERSION = re.compile(
     r"""^__?version__?(?:\s*=\s*version)?\s*(?::[^=]+)?=\s*["']([^"']+)["']""", re.M
 )
 _METADATA_VERSION = re.compile(r"^Version: (\S+)", re.M)
+#: Sources are written by people; what is larger than this is something else.
+_LARGEST = 4_000_000
+#: Encodings that Python does not take for source, by the mark that such files begin with.
+_WIDE = (
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the tree that could not be read, and so may hide facts."""
+    """Something in the tree that could not be read, and so may hide facts.
+
+    `about` is what is missing, where another file than that tells of it.
+    """
 
     file: str
     line: int
     message: str
+    about: str = ""
 
 
 @dataclass(slots=True)
@@ -127,34 +138,63 @@ class SourceTree:
         return [name for name in files if raw in self.raw(name)]
 
     def raw(self, name: str) -> bytes:
-        """A file's bytes without byte order mark; an unreadable file is empty, and a problem."""
+        """A file's bytes in UTF-8 as far as can be, with `\\n` line ends and no byte order mark.
+
+        An unreadable file is empty, and a problem.
+        """
         data = self._bytes.get(name)
         if data is None:
-            try:
-                with open(f"{self.root}/{name}", "rb", 0) as file:  # noqa: PTH123 - of thousands
-                    data = file.read()
-            except OSError as error:
-                self.problem(name, 0, f"cannot be read: {_reason(error)}")
-                data = b""
-            data = data.removeprefix(codecs.BOM_UTF8)
-            self._bytes[name] = data
+            data = self._bytes[name] = self._read(name)
+        return data
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with open(f"{self.root}/{name}", "rb", 0) as file:  # noqa: PTH123 - of thousands
+                size = os.fstat(file.fileno()).st_size
+                if size > _LARGEST:
+                    self.problem(name, 0, f"is too large to be read ({size / 1e6:.0f} MB)")
+                    return b""
+                data = file.read()
+        except OSError as error:
+            self.problem(name, 0, f"cannot be read: {_reason(error)}")
+            return b""
+        data = self._utf8(name, data).removeprefix(codecs.BOM_UTF8)
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\0" in data:
+            line = data.count(b"\n", 0, data.index(b"\0")) + 1
+            self.problem(name, line, "holds a null byte, which Python does not take")
+            data = data.replace(b"\0", b" ")
+        return data
+
+    def _utf8(self, name: str, data: bytes) -> bytes:
+        if data[:1] in (b"\xff", b"\xfe", b"\0"):
+            for mark, encoding in _WIDE:
+                if data.startswith(mark):
+                    self.problem(name, 1, f"is {encoding.upper()}, which Python does not take")
+                    return data.decode(encoding, "replace").encode()
         return data
 
     def size(self, name: str) -> int:
-        """A file's size in bytes, 0 where it cannot be told."""
+        """A file's size in bytes, -1 where it cannot be told."""
         try:
             return os.stat(os.path.join(self.root, name)).st_size  # noqa: PTH116, PTH118
         except OSError:
-            return 0
+            return -1
 
     def text(self, name: str) -> str | None:
-        """The decoded text of a file with `\\n` line ends, or None where it cannot be decoded."""
+        """The decoded text of a file, or None where it cannot be read.
+
+        What cannot be decoded is a problem and stands for itself; the rest of the file is read.
+        """
         if name not in self._texts:
             self._texts[name] = self._decode(name)
         return self._texts[name]
 
     def _decode(self, name: str) -> str | None:
         data = self.raw(name)
+        if not data and any(problem.file == name for problem in self.problems):
+            return None
         try:
             if b"coding" in data[:200]:
                 encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -165,14 +205,24 @@ class SourceTree:
             at = getattr(error, "start", 0)
             self.problem(name, data[: at if isinstance(at, int) else 0].count(b"\n") + 1,
                          f"cannot be decoded: {error}")  # fmt: skip
-            return None
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+            text = data.decode("utf-8", "replace")
+        return text
 
-    def problem(self, file: str, line: int, message: str) -> None:
+    def problem(self, file: str, line: int, message: str, about: str = "") -> None:
         """Note that something could not be read; each place is noted once."""
-        found = Problem(file, line, message)
+        found = Problem(file, line, message, about)
         if found not in self.problems:
             self.problems.append(found)
+
+    def missing(self, module: str) -> str | None:
+        """Why a module of the package has nothing to import, or None where it has or may have."""
+        parts = module.split(".")
+        file = self.module_file(module)
+        if parts[0] != "sglang" or len(parts) == 1:
+            return None
+        if file is None:
+            return None if (self.root / "/".join(parts[1:])).is_dir() else "is not in the tree"
+        return "is empty" if not file.endswith("__init__.py") and self.size(file) == 0 else None
 
     def module_file(self, module: str) -> str | None:
         """File of a dotted module name inside the package, or None."""
@@ -185,8 +235,8 @@ class SourceTree:
                 return name
         return None
 
-    def _walk(self, folder: str, prefix: str, followed: set[tuple[int, int]]) -> Iterator[str]:
-        """Python files below a folder; a folder that links lead to is entered by one of them."""
+    def _walk(self, folder: str, prefix: str, outside: set[str]) -> Iterator[str]:
+        """Python files below a folder; links lead into each folder `outside` the tree once."""
         try:
             entries = list(os.scandir(folder))
         except OSError as error:
@@ -197,19 +247,26 @@ class SourceTree:
             if name.startswith(".") or name == "__pycache__":
                 continue
             try:
-                if not entry.is_dir():
-                    if name.endswith(".py"):
-                        yield f"{prefix}{name}"
-                    continue
-                if entry.is_symlink():
-                    target = entry.stat()
-                    if (target.st_dev, target.st_ino) in followed:
-                        continue
-                    followed.add((target.st_dev, target.st_ino))
-            except OSError as error:
-                self.problem(f"{prefix}{name}", 0, f"cannot be read: {_reason(error)}")
-                continue
-            yield from self._walk(entry.path, f"{prefix}{name}/", followed)
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+            except OSError:  # a link to itself: reading it will say so
+                is_folder, is_file = False, True
+            if is_folder:
+                if not entry.is_symlink() or self._leads_outside(entry.path, outside):
+                    yield from self._walk(entry.path, f"{prefix}{name}/", outside)
+            elif name.endswith(".py"):
+                if is_file or not os.path.exists(entry.path):  # noqa: PTH110 - of thousands
+                    yield f"{prefix}{name}"
+                else:
+                    self.problem(f"{prefix}{name}", 0, "is no regular file")
+
+    def _leads_outside(self, link: str, outside: set[str]) -> bool:
+        """Whether a link leads to a folder that is not walked anyway, nor was by another link."""
+        target = os.path.join(os.path.realpath(link), "")  # noqa: PTH118 - as prefixes
+        root = os.path.join(os.path.realpath(self.root), "")  # noqa: PTH118
+        if any(target.startswith(one) or one.startswith(target) for one in (root, *outside)):
+            return False
+        outside.add(target)
+        return True
 
 
 def _reason(error: OSError) -> str:
