@@ -37,6 +37,8 @@ from .source.tree import SourceTree
 
 SUFFIXES = (".md", ".mdx")
 _BOM = "\ufeff"
+#: Pages are written by people; what is larger than this is something else.
+_LARGEST = 2_000_000
 
 #: Makes a judge for a release and the pages whose launches it will be asked about.
 JudgeMaker = Callable[[str | None, Sequence[Page]], LaunchJudge | None]
@@ -156,6 +158,13 @@ def _read(path: Path, found: Pages) -> None:
     if shown in found.files:
         return
     try:
+        if not path.is_file():
+            found.unreadable.append(unreadable_page(shown, "no regular file"))
+            return
+        size = path.stat().st_size
+        if size > _LARGEST:
+            found.unreadable.append(unreadable_page(shown, f"too large ({size / 1e6:.0f} MB)"))
+            return
         data = path.read_bytes()
         text = data.decode("utf-8-sig")
     except OSError as error:

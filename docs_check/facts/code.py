@@ -41,6 +41,7 @@ class CodeFacts:
     def __init__(self, tree: SourceTree) -> None:
         self.tree = tree
         tree.skip = tuple(load("scan")["skip"])
+        tree.expected = tuple(load("scan")["expected"])
         self.codebase = Codebase(tree)
         self.literals = Literals(self.codebase)
         self.conditions = Conditions(self.literals)

@@ -16,7 +16,8 @@ from .tables import Cell, Table, html_tables, markdown_cells
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
 _FENCE = re.compile(r"^( {0,12})(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,12}\2[`~]*[ \t]*$|\Z)", re.S | re.M)
 _COMPONENT = re.compile(r"^[ \t]*</?[A-Z]\w*(?:\s[^<>]*)?/?>[ \t]*$", re.M)
-_COMMENT = re.compile(r"\{/\*.*?\*/\}|<!--.*?-->", re.S)
+_COMMENTS = {"{/*": "*/}", "<!--": "-->"}
+_COMMENT_START = re.compile(r"\{/\*|<!--")
 
 
 @dataclass(slots=True)
@@ -117,13 +118,31 @@ def parse_page(path: str, text: str) -> Page:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     page = Page(path, text)
     masked = _FRONT_MATTER.sub(lambda match: _blank(match[0]), text)
-    masked = _outside_fences(masked, lambda part: _COMMENT.sub(lambda m: _blank(m[0]), part))
+    masked = _outside_fences(masked, _without_comments)
     tables, masked = html_tables(masked, [match.span() for match in _FENCE.finditer(masked)])
     page.tables = tables
     masked = _outside_fences(masked, lambda part: _COMPONENT.sub(lambda m: _blank(m[0]), part))
     _Reader(page, masked).read()
     _place_tables(page)
     return page
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments blanked out; one that never ends is text."""
+    parts: list[str] = []
+    position = at = 0
+    endless: set[str] = set()
+    while start := _COMMENT_START.search(text, at):
+        mark = start[0]
+        end = -1 if mark in endless else text.find(_COMMENTS[mark], start.end())
+        if end < 0:
+            endless.add(mark)
+            at = start.end()
+            continue
+        at = end + len(_COMMENTS[mark])
+        parts += [text[position : start.start()], _blank(text[start.start() : at])]
+        position = at
+    return "".join([*parts, text[position:]])
 
 
 def _blank(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -80,16 +81,22 @@ def html_tables(text: str, fences: list[tuple[int, int]]) -> tuple[list[Table], 
     tables: list[Table] = []
     parts: list[str] = []
     position = 0
+    begins = [begin for begin, _ in fences]
+    line, counted = 1, 0
     while True:
         start = _TABLE.search(text, position)
-        while start is not None and any(a <= start.start() < b for a, b in fences):
+        while start is not None:
+            before = bisect_right(begins, start.start()) - 1
+            if before < 0 or start.start() >= fences[before][1]:
+                break
             start = _TABLE.search(text, start.end())
         if start is None:
             break
         end = _TABLE_END.search(text, start.end())
         stop = end.end() if end else len(text)
         source = text[start.start() : stop]
-        line = text.count("\n", 0, start.start()) + 1
+        line += text.count("\n", counted, start.start())
+        counted = start.start()
         column = start.start() - (text.rfind("\n", 0, start.start()) + 1)
         parser = _TableParser(source, line, column)
         parser.feed(blank_jsx(source))
@@ -176,7 +183,7 @@ class _TableParser(HTMLParser):
         raw = self.source[start:end]
         lead = len(raw) - len(raw.lstrip())
         place = start + lead
-        line = self.source.count("\n", 0, place)
+        line = bisect_right(self.starts, place) - 1
         column = place - self.starts[line] + (self.column if line == 0 else 0)
         if self.row is None:
             self.row = []

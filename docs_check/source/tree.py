@@ -51,6 +51,7 @@ class SourceTree:
 
     root: Path
     skip: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     _files: dict[str, None] | None = None
     _bytes: dict[str, bytes] = field(default_factory=dict)
@@ -215,11 +216,11 @@ class SourceTree:
             self.problems.append(found)
 
     def missing(self, module: str) -> str | None:
-        """Why a module of the package has nothing to import, or None where it has or may have."""
+        """Why an expected module has nothing to import, or None where it has or may have."""
         parts = module.split(".")
-        file = self.module_file(module)
-        if parts[0] != "sglang" or len(parts) == 1:
+        if parts[0] != "sglang" or not "/".join(parts[1:]).startswith(self.expected or ("\0",)):
             return None
+        file = self.module_file(module)
         if file is None:
             return None if (self.root / "/".join(parts[1:])).is_dir() else "is not in the tree"
         return "is empty" if not file.endswith("__init__.py") and self.size(file) == 0 else None

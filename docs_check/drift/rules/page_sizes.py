@@ -157,6 +157,7 @@ def _others(rule: PageRule) -> str:
 
 def _text(context: Context, block: Block) -> None:
     family = _family(block)
+    about_sizes = re.search(r"page[_ -]?sizes?", block.text) is not None
     for line in block.lines:
         text = html.unescape(line.text)
         head, separator, rest = text.partition(":")
@@ -164,7 +165,7 @@ def _text(context: Context, block: Block) -> None:
         stated = _STATED.search(rest) if backend is not None else None
         if stated and backend is not None:
             _statement(context, line, head, backend, stated[1], family)
-        if re.search(r"page[_ -]?sizes?", block.text):
+        if about_sizes:
             for match in _BRACKETED.finditer(text):
                 shown, backend = _tail_name(context, match[1])
                 if backend is not None:
