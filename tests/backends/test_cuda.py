@@ -5,6 +5,7 @@ Skipped without one. `attn-lint verify --device cuda` asks far more; this is the
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -134,11 +135,16 @@ def test_replayed(name: str, request_: Request) -> None:
     other = changed(scenario, Lengths(tuple(lens), (new,) * len(lens)))
     static.load_(other)
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():
+            # torch says each time that the mode is a prototype.
+            warnings.simplefilter("ignore", UserWarning)
+            torch.cuda.set_sync_debug_mode("error")
         backend.init_forward_metadata_out_graph(static)
     finally:
-        torch.cuda.set_sync_debug_mode("default")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            torch.cuda.set_sync_debug_mode("default")
     out.fill_(float("nan"))
     graph.replay()
     n = other.num_tokens
