@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..findings import Finding
@@ -117,6 +118,8 @@ def _renamed(problem: ParseProblem, variant: Variant, flags: FlagTable) -> Chang
     known = [flags.by_name.get(one) for one in names]
     if any(flag is None for flag in known):
         return None
+    if _typed_besides(names, word, variant, flags):
+        return None  # of two values the last one counts: which, is for a person to say
     if value:
         if takes or equals:
             return None
@@ -130,6 +133,16 @@ def _renamed(problem: ParseProblem, variant: Variant, flags: FlagTable) -> Chang
         return None
     new = f"{names[0]}={typed_value}" if equals else names[0]
     return Change((word,), (new,), alike, renames=True)
+
+
+def _typed_besides(names: Sequence[str], word: Source, variant: Variant, flags: FlagTable) -> bool:
+    """Another word of the launch is one of these flags already, by whatever name."""
+    mine = [flags.by_name[name] for name in names]
+    return any(
+        flags.by_name.get(other.text.partition("=")[0]) in mine
+        for other in variant.words
+        if other is not word and other.text.startswith("-")
+    )
 
 
 def _expanded(name: str) -> list[str]:

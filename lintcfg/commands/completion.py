@@ -9,7 +9,7 @@ from ..errors import EXIT_CLEAN, UsageError
 
 COMMANDS = (
     "check", "launches", "exec", "resolve", "suggest", "matrix", "rule", "schema", "completion",
-    "docs", "facts",
+    "docs", "facts", "verify",
 )  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 

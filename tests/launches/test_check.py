@@ -352,6 +352,18 @@ def test_a_position_of_thousands_of_digits_hides_no_finding(
     assert "fa3" in out
 
 
+def test_a_fix_adds_no_flag_that_is_typed_already(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """--enable-flashinfer-mla stood for a backend; the one that is typed stays the last word."""
+    path = tmp_path / "serve.sh"
+    typed = "--attention-backend fa3 --enable-flashinfer-mla"
+    path.write_text(f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B {typed}\n")
+    for more in ((), ("--unsafe-fixes",)):
+        run(capsys, "check", "--isolated", "--gpu", "h100", "--fix", *more, str(path))
+        assert path.read_text().endswith(f"{typed}\n")
+
+
 def checked(capsys: pytest.CaptureFixture[str], path: Path, text: str) -> list[tuple[object, int]]:
     """Codes of what is certain about a file, and the line of each."""
     path.write_text(text, encoding="utf-8")
