@@ -123,6 +123,8 @@ class Finder:
         if word in ("-m", "--module") and following.partition(".")[0] in self.top:
             kind = "module" if following in self.modules else "other"
             return kind, following, place + 2
+        if word.startswith("-m") and word[2:].partition(".")[0] in self.top:
+            return "module" if word[2:] in self.modules else "other", word[2:], place + 1
         for module in self.modules:
             if word.endswith(module.replace(".", "/") + ".py"):
                 return "module", module, place + 1

@@ -14,6 +14,9 @@ from .text import Source, join
 
 _PARSERS: dict[str, Any] = {}
 _LINE = re.compile(r"[^\n]*\n?")
+#: A continued line, comments and empty lines, of which Docker drops the empty ones with a warning.
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n((?:[ \t]*(?:#[^\n]*)?\r?\n)+)")
+_EMPTY = re.compile(r"^[ \t]*\r?\n", re.MULTILINE)
 
 
 def find(
@@ -30,7 +33,20 @@ def find(
     text = source.text
     if not text.endswith("\n"):
         source = join([source, Source("\n", (0,), (source.end,))])
+    source = _without_empty_continuations(source)
     _File(source, commands, out, embedded).run(parser.parse(source.text.encode()).root_node)
+
+
+def _without_empty_continuations(source: Source) -> Source:
+    """The file without empty lines inside an instruction, at which the grammar would end it."""
+    parts, position = [], 0
+    for match in _CONTINUED.finditer(source.text):
+        for empty in _EMPTY.finditer(source.text, match.start(1), match.end(1)):
+            parts.append(source.slice(position, empty.start()))
+            position = empty.end()
+    if not parts:
+        return source
+    return join([*parts, source.slice(position, len(source.text))])
 
 
 class _File:

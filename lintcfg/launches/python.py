@@ -13,7 +13,7 @@ from . import shell
 from .command import Commands, keyed
 from .context import CARD
 from .model import Context, Extraction
-from .text import MASK, Lines, Source, aligned, join, made
+from .text import MASK, MOST_WORDS, Lines, Source, aligned, capped, join, made
 
 #: Classes that start an engine from keyword arguments named like flags.
 _ENGINES = frozenset({"Engine", "ServerArgs", "Runtime", "AsyncEngine"})
@@ -591,7 +591,7 @@ class _Module:
                 return None
             one = left if left is not None else [self.piece(node.left).opened()]
             two = right if right is not None else [self.piece(node.right).opened()]
-            return [*one, *two]
+            return [*one, *two] if len(one) + len(two) <= MOST_WORDS else None
         if isinstance(node, ast.IfExp):
             first = self.words(node.body, scope, depth + 1)
             return first if first else self.words(node.orelse, scope, depth + 1)
@@ -648,7 +648,9 @@ class _Module:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left = self.text(node.left, scope, depth + 1)
             right = self.text(node.right, scope, depth + 1)
-            return join([left, right]) if left is not None and right is not None else None
+            if left is None or right is None:
+                return None
+            return capped(join([left, right]))
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call, ast.IfExp)):
             return self.piece(node).opened()
         return None

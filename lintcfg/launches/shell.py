@@ -14,7 +14,7 @@ from typing import Any
 
 from .command import TALKERS, Commands
 from .model import Context, Extraction
-from .text import MASK, Source, join, made
+from .text import MASK, MOST_WORDS, Source, capped, join, made
 
 #: More ways through a script than this are folded together.
 MAX_STATES = 12
@@ -453,6 +453,7 @@ class Shell:
             other.soft and f"${spelled}" in raw.replace("{", "")
             for spelled, other in state.variables.items()
         )  # fmt: skip
+        words = tuple(capped(word) for word in words[:MOST_WORDS])
         state.variables[name] = Value(words, array, exported or bool(old and old.exported), soft)
 
     def elements(self, name: str, array: Any, state: State) -> None:

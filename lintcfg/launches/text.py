@@ -122,6 +122,19 @@ def whole(text: str) -> Source:
     return Source(text.replace("\r\n", "\n"), tuple(runs), tuple(runs.values()))
 
 
+#: Longest word that Linux passes to a program (MAX_ARG_STRLEN). What doubles itself ends here.
+LONGEST_WORD = 131_072
+#: More words than any command has.
+MOST_WORDS = 10_000
+
+
+def capped(word: Source) -> Source:
+    """The word, or nothing known in its place where it is longer than any argument can be."""
+    if len(word.text) <= LONGEST_WORD and len(word.holes) <= MOST_WORDS:
+        return word
+    return made("", word.start, known=False)
+
+
 def join(parts: Iterable[Source], between: str = "") -> Source:
     """Texts one behind the other, with `between` standing where the text before it ends."""
     text: list[str] = []

@@ -364,6 +364,54 @@ def test_a_fix_adds_no_flag_that_is_typed_already(
         assert path.read_text().endswith(f"{typed}\n")
 
 
+def words_in(capsys: pytest.CaptureFixture[str], path: Path) -> list[list[str]]:
+    """The arguments of each launch of a file."""
+    _, out, _ = run(capsys, "launches", "--isolated", "--output-format", "json", str(path))
+    return [one["argv"] for one in json.loads(out)]
+
+
+def test_empty_lines_in_a_continued_instruction(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Docker drops them, with a warning, and goes on."""
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "FROM lmsysorg/sglang\nENTRYPOINT python3 -m sglang.launch_server --model-path a/b \\\n\n"
+        "  # why\n \n  --attention-backend fa3 \\\n  --page-size 24\n\nRUN echo done\n"
+    )
+    (argv,) = words_in(capsys, path)
+    assert argv[-4:] == ["--attention-backend", "fa3", "--page-size", "24"]
+
+
+def test_a_module_joined_to_its_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text("python3 -msglang.launch_server --model-path a/b --attention-backend fa3\n")
+    assert words_in(capsys, path) == [["--model-path", "a/b", "--attention-backend", "fa3"]]
+
+
+@pytest.mark.parametrize("name", ["double.sh", "double.py", "digits.toml"])
+def test_what_outgrows_any_argument(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    """Texts that double sixty times, and a number of six thousand digits."""
+    launch = "python3 -m sglang.launch_server --model-path a/b --attention-backend fa3"
+    text = {
+        "double.sh": "A=xx\n" + "A=$A$A\n" * 60 + f"{launch} --served-model-name $A\n",
+        "double.py": "import subprocess\na = 'x'\n"
+        + "a = a + a\n" * 60
+        + f"subprocess.run('{launch} --served-model-name ' + a, shell=True)\n",
+        "digits.toml": "a=" + "9" * 6000 + "\n",
+    }[name]
+    path = tmp_path / name
+    path.write_text(text)
+    code, _, err = run(capsys, "check", "--isolated", "--gpu", "h100", str(path))
+    assert code in (0, 1)
+    assert "internal" not in err
+    if name != "digits.toml":
+        (argv,) = words_in(capsys, path)
+        assert argv[2:4] == ["--attention-backend", "fa3"]
+
+
 def checked(capsys: pytest.CaptureFixture[str], path: Path, text: str) -> list[tuple[object, int]]:
     """Codes of what is certain about a file, and the line of each."""
     path.write_text(text, encoding="utf-8")
