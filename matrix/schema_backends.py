@@ -6,23 +6,26 @@ never decides anything: rules do. Tests launch what a cell claims and compare.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from .schema import Slug, Source
+from .schema import Slug, Source, Strict
 
-Support = Literal["yes", "no", "partial", "untested"]
+
+def _quoted(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError('quote it: "yes" and "no" are booleans in YAML')
+    return value
+
+
+Support = Annotated[Literal["yes", "no", "partial", "untested"], BeforeValidator(_quoted)]
 #: What becomes of a launch that a backend does not carry: SGLang refuses it, starts and then
 #: fails or computes something else (advice), changes the value, or gives way to another backend.
 Otherwise = Literal["refused", "advised", "changed", "replaced"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Case(_Strict):
+class Case(Strict):
     """A launch that shows what a cell says; what is not given is taken from the row."""
 
     works: bool
@@ -38,7 +41,7 @@ class Case(_Strict):
         return self
 
 
-class Cell(_Strict):
+class Cell(Strict):
     """What one backend, serving one family, carries of one feature."""
 
     support: Support
@@ -48,13 +51,6 @@ class Cell(_Strict):
     source: Source
     rules: list[Slug] = Field(default_factory=list, description="rules that the cell restates")
     cases: list[Case] = Field(default_factory=list)
-
-    @field_validator("support", mode="before")
-    @classmethod
-    def _quoted(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError('quote it: "yes" and "no" are booleans in YAML')
-        return value
 
     @model_validator(mode="after")
     def _complete(self) -> Cell:
@@ -94,7 +90,7 @@ class Architectures(Cell):
     fails: list[str] = Field(default_factory=list, description="refused, or known to fail")
 
 
-class FamilyRow(_Strict):
+class FamilyRow(Strict):
     """One backend serving one family of models."""
 
     family: Slug
@@ -114,7 +110,7 @@ class FamilyRow(_Strict):
     cells: dict[str, Cell]
 
 
-class BackendFile(_Strict):
+class BackendFile(Strict):
     """One value of `--attention-backend`."""
 
     name: str
@@ -134,7 +130,7 @@ class BackendFile(_Strict):
         return self
 
 
-class Feature(_Strict):
+class Feature(Strict):
     """A column of the matrix: what it asks of a launch, and how one sees that it was granted."""
 
     title: str
@@ -154,7 +150,7 @@ class Feature(_Strict):
     )
 
 
-class Family(_Strict):
+class Family(Strict):
     """A kind of attention, with a model that stands for it."""
 
     title: str
@@ -165,7 +161,7 @@ class Family(_Strict):
     partner: str | None = Field(None, description="backend of the other phase, in GPU cells")
 
 
-class FeaturesFile(_Strict):
+class FeaturesFile(Strict):
     """Columns of the matrix, in order, and the families of its rows."""
 
     families: dict[Slug, Family]

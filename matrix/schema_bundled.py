@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from .schema import Strict
+from .schema_backends import Support
 
-Support = Literal["yes", "no", "partial", "untested"]
 Family = Literal["mha", "mla"]
 
 
@@ -72,13 +72,6 @@ class BundledSupport(Strict):
     when: str | None = Field(None, description="what a partial cell carries, in words")
     refuses: list[str] | None = Field(None, description="probes that a partial cell refuses")
     probe: str | None = Field(None, description="evidence file, without folder and ending")
-
-    @field_validator("support", mode="before")
-    @classmethod
-    def _quoted(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError('quote it: "yes" and "no" are booleans in YAML')
-        return value
 
     @model_validator(mode="after")
     def _complete(self) -> BundledSupport:

@@ -24,8 +24,7 @@ class FlashInferAttnBackend(AttentionBackend):
         super().__init__(runner)
         self._is_mla = self.token_to_kv_pool.family == "mla"
         self._mla_kernel = latent.mla_backend(capability_of(self.device))
-        self._paged: paged.PagedWrappers | None = None
-        self._latent: latent.LatentWrappers | None = None
+        self._engine: paged.PagedWrappers | latent.LatentWrappers | None = None
 
     def refusals(
         self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
@@ -42,22 +41,20 @@ class FlashInferAttnBackend(AttentionBackend):
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         super().init_cuda_graph_state(max_bs, max_num_tokens)
-        self._wrappers().allocate(max_bs)
+        self._made().allocate(max_bs)
 
-    def _wrappers(self) -> paged.PagedWrappers | latent.LatentWrappers:
-        """Made on first use: a refused batch allocates nothing."""
-        if self._is_mla:
-            if self._latent is None:
-                self._latent = latent.LatentWrappers(
-                    self.runner, self._mla_kernel, paged.new_workspace(self.device)
-                )
-            return self._latent
-        if self._paged is None:
-            self._paged = paged.PagedWrappers(self.runner, "fa2", paged.new_workspace(self.device))
-        return self._paged
+    def _made(self) -> paged.PagedWrappers | latent.LatentWrappers:
+        """What runs the kernels, made on first use: a refused batch allocates nothing."""
+        if self._engine is None:
+            workspace = paged.new_workspace(self.device)
+            if self._is_mla:
+                self._engine = latent.LatentWrappers(self.runner, self._mla_kernel, workspace)
+            else:
+                self._engine = paged.PagedWrappers(self.runner, "fa2", workspace)
+        return self._engine
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        self._wrappers().plan(batch, captured=in_capture or batch.captured)
+        self._made().plan(batch, captured=in_capture or batch.captured)
         if in_capture:
             warm_up(self, batch)
 
@@ -68,9 +65,7 @@ class FlashInferAttnBackend(AttentionBackend):
         batch: ForwardBatch,
         sinks: torch.Tensor | None,
     ) -> torch.Tensor:
-        if self._latent is not None:
-            return self._latent.run(q, layer)
-        assert self._paged is not None, "planned by init_forward_metadata"
-        return self._paged.run(q, layer, sinks)
+        assert self._engine is not None, "planned by init_forward_metadata"
+        return self._engine.run(q, layer, sinks)
 
     _decode = _extend = _verify = _attend

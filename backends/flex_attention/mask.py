@@ -18,6 +18,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.pool import KVPool
+from ..interface.staging import staged
 
 MaskMod = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -101,7 +102,7 @@ class Pages:
     def __init__(self, batch: ForwardBatch, geometry: PoolGeometry) -> None:
         self.batch, self.geometry = batch, geometry
         size, device = geometry.page_size, geometry.device
-        self.lengths = _send(batch.kv_lens_cpu, device)
+        self.lengths = staged(batch.kv_lens_cpu, device)
         width = -(-batch.max_kv_len // size)
         table = batch.req_to_token_pool.req_to_token
         rows = table[batch.req_pool_indices]
@@ -203,13 +204,13 @@ def _ranges(batch: ForwardBatch, kind: Kind, shape: Shape, device: torch.device)
         limit = rows(batch.kv_limit)
     return _Ranges(
         request_cpu=rows(request),
-        request=_send(rows(request), device),
-        first=_send(rows(first), device),
-        last=_send(rows(last), device) if limit is None else limit,
-        sure=_send(rows(sure), device) if limit is None else limit,
-        token=_send(rows(token), device),
+        request=staged(rows(request), device),
+        first=staged(rows(first), device),
+        last=staged(rows(last), device) if limit is None else limit,
+        sure=staged(rows(sure), device) if limit is None else limit,
+        token=staged(rows(token), device),
         tree=None if tree is None else tree.flatten(0, 1),
-        prefix=_send(rows(prefix), device),
+        prefix=staged(rows(prefix), device),
     )
 
 
@@ -251,8 +252,8 @@ def _blocks(pages: Pages, ranges: _Ranges, queries: int) -> tuple[torch.Tensor, 
     block = torch.arange(rows)[:, None] * per_row + torch.arange(queries) // QUERY_BLOCK
     key = (block * requests + ranges.request_cpu).flatten()
     pairs, of = torch.unique_consecutive(key, return_inverse=True)
-    pair_block, request = _send(pairs // requests, device), _send(pairs % requests, device)
-    index = _send(of, device)
+    pair_block, request = staged(pairs // requests, device), staged(pairs % requests, device)
+    index = staged(of, device)
 
     def reduce(x: torch.Tensor, how: str, start: int) -> torch.Tensor:
         out = torch.full((len(pairs),), start, dtype=torch.int32, device=device)
@@ -302,10 +303,3 @@ def _strangers(pages: Pages, visible: torch.Tensor, *, all_blocks: bool) -> torc
             held = int((-(-pages.batch.kv_lens_cpu // g.page_size)).sum()) * touched
         most = min(most, held * g.key_block)
     return torch.nonzero_static(strange, size=most, fill_value=0).flatten()
-
-
-def _send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """To the device, without waiting for it."""
-    if device.type == "cuda":
-        return x.pin_memory().to(device, non_blocking=True)
-    return x.to(device)

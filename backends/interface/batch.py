@@ -16,6 +16,7 @@ import torch
 from .errors import InvalidInput
 from .modes import ForwardMode
 from .pool import KVPool, ReqToTokenPool
+from .staging import staged
 
 
 class Stamp:
@@ -334,9 +335,8 @@ def _to(x: torch.Tensor, device: torch.device) -> torch.Tensor:
     with torch.inference_mode(False):
         if x.is_inference():
             x = x.clone()
-        if device.type == "cuda" and x.device.type == "cpu":
-            return x.pin_memory().to(device, non_blocking=True)
-        return x.to(device, copy=True)
+        moved = staged(x, device)
+        return moved.clone() if moved is x else moved
 
 
 def _whole(what: str, values: Sequence[int]) -> list[int]:

@@ -19,6 +19,7 @@ from ..interface.dtypes import FP4, TORCH
 from ..interface.errors import InvalidInput
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from ..interface.staging import staged
 from . import modules
 from .graphs import GraphBuffers, GraphPages, Shape
 from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dtype
@@ -181,11 +182,11 @@ class PagedWrappers:
         )
         if mask is not None:
             # plan() counts bits where the kernel reads bytes; the buffer is ours to correct.
-            mask.bounds.copy_(_staged(packed_bounds(lengths), batch.device), non_blocking=True)
+            mask.bounds.copy_(staged(packed_bounds(lengths), batch.device), non_blocking=True)
 
     def _tree(self, batch: ForwardBatch, lengths: HostLengths, shape: Shape) -> _Mask:
         mask = self._mask_of(batch, shape)
-        bounds = _staged(packed_bounds(lengths), batch.device)
+        bounds = staged(packed_bounds(lengths), batch.device)
         pack_trees(batch, bounds, mask.packed)
         return mask
 
@@ -400,8 +401,3 @@ def new_workspace(device: torch.device) -> torch.Tensor:
 def _has_mask(batch: ForwardBatch) -> bool:
     spec = batch.spec_info
     return batch.kv_limit is not None or (spec is not None and spec.tree_mask is not None)
-
-
-def _staged(x: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy to the device without waiting for it."""
-    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)

@@ -10,6 +10,7 @@ import torch
 
 from ..interface.batch import ForwardBatch
 from ..interface.pool import KVPool
+from ..interface.staging import staged
 from .kinds import kv_buffers
 
 
@@ -37,9 +38,7 @@ class TailCleaner:
                 slots.append(torch.arange(last * page + used, (last + 1) * page))
         if not slots:
             return
-        unused = torch.cat(slots)
-        if self.pool.device.type == "cuda":
-            unused = unused.pin_memory().to(self.pool.device, non_blocking=True)
+        unused = staged(torch.cat(slots), self.pool.device)
         for layer_id in self.layers:
             values = kv_buffers(self.pool, layer_id)[1].flatten(0, 1)
             if values.element_size() == 1:

@@ -324,14 +324,22 @@ class _Module:
             return False
         for argument in node.args:
             pairs += self.dictionary(argument, scope) or []
-        for keyword in node.keywords:
+        pairs += self.keywords(node.keywords, scope)
+        return True
+
+    def keywords(
+        self, keywords: list[ast.keyword], scope: _Scope
+    ) -> list[tuple[Source, Source | None]]:
+        """Names and values of a call's keywords, those of a known `**dictionary` among them."""
+        pairs: list[tuple[Source, Source | None]] = []
+        for keyword in keywords:
             if keyword.arg is None:
                 pairs += self.dictionary(keyword.value, scope) or []
                 continue
             start = self.offset(keyword.lineno, keyword.col_offset)
             word = self.source.slice(start, start + len(keyword.arg))
             pairs.append((word, self.value(keyword.value, scope)))
-        return True
+        return pairs
 
     def further(
         self, before: list[Source], after: list[Source], scope: _Scope, node: ast.expr
@@ -710,14 +718,7 @@ class _Module:
                     pairs.append((text, self.value(value, scope)))
             return pairs
         if isinstance(node, ast.Call) and _called(node.func) == "dict":
-            for keyword in node.keywords:
-                if keyword.arg is None:
-                    pairs += self.dictionary(keyword.value, scope) or []
-                    continue
-                start = self.offset(keyword.lineno, keyword.col_offset)
-                word = self.source.slice(start, start + len(keyword.arg))
-                pairs.append((word, self.value(keyword.value, scope)))
-            return pairs
+            return pairs + self.keywords(node.keywords, scope)
         return None
 
 
