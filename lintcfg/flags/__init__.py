@@ -7,7 +7,7 @@ launch.values["tp_size"], launch.typed["tp_size"].spelling, launch.refusal
 
 from __future__ import annotations
 
-from .command import Command, strip_command
+from .command import Command, module_at, strip_command
 from .launch import ParsedLaunch, Typed
 from .parser import parse
 from .problems import ConfigSpot, ParseProblem
@@ -23,6 +23,7 @@ __all__ = [
     "ParsedLaunch",
     "Typed",
     "load_flags",
+    "module_at",
     "parse",
     "strip_command",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from .problems import ParseProblem
 
 #: A single word longer than this is not taken for a quoted command.
 _MAX_COMMAND = 200_000
+#: Python's `-m`, behind others of its options that take no value, and a module joined to it.
+_MODULE = re.compile(r"-[bBdEiIOPqRsStuvx]*m(?P<module>.*)", re.DOTALL)
 
 
 @record
@@ -59,6 +62,20 @@ def strip_command(
 
         commands = load()["commands"]
     return Finder(commands or {}).find(words, {}, 0)
+
+
+def module_at(words: Sequence[str], place: int) -> tuple[str, int] | None:
+    """The module that a word says to run, and the position of its first argument.
+
+    It is the following word, `-m MODULE`, or part of the same one, `-mMODULE`.
+    """
+    word = words[place]
+    match = _MODULE.fullmatch(word)
+    if match is not None and match.group("module"):
+        return match.group("module"), place + 1
+    if (match is not None or word == "--module") and place + 1 < len(words):
+        return words[place + 1], place + 2
+    return None
 
 
 def is_quoted(word: str) -> bool:

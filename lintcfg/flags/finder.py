@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..terminal import plain, shown
-from .command import Command, is_quoted
+from .command import Command, is_quoted, module_at
 from .pasted import segments, split_text, unmark
 from .problems import BEFORE, ParseProblem
 
@@ -120,11 +120,9 @@ class Finder:
         """What starts at `place`: kind, name, position of its first argument."""
         word = words[place]
         following = words[place + 1] if place + 1 < len(words) else ""
-        if word in ("-m", "--module") and following.partition(".")[0] in self.top:
-            kind = "module" if following in self.modules else "other"
-            return kind, following, place + 2
-        if word.startswith("-m") and word[2:].partition(".")[0] in self.top:
-            return "module" if word[2:] in self.modules else "other", word[2:], place + 1
+        run = module_at(words, place)
+        if run is not None and run[0].partition(".")[0] in self.top:
+            return "module" if run[0] in self.modules else "other", *run
         for module in self.modules:
             if word.endswith(module.replace(".", "/") + ".py"):
                 return "module", module, place + 1
@@ -305,8 +303,9 @@ def _program_name(words: list[str], first: int) -> str:
     if not _PYTHON.match(name):
         return plain(name)
     for place in range(first + 1, len(words)):
-        if words[place] == "-m" and place + 1 < len(words):
-            return plain(words[place + 1])
+        run = module_at(words, place)
+        if run is not None:
+            return plain(run[0])
         if not words[place].startswith("-"):
             return plain(posixpath.basename(words[place]))
     return name

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from ..flags import strip_command
+from ..flags import module_at, strip_command
 from .context import from_words
 from .model import Context, Extraction, Found, Variant
 from .text import Source, join, made
@@ -95,15 +95,16 @@ class Commands:
             words, environment, out, kind, (start, end), context
         ):
             return True
-        for place, text in enumerate(texts):
-            launcher = _LAUNCHER.fullmatch(text)
-            if launcher is not None and place and texts[place - 1] in ("-m", "--module"):
-                argv = words[place + 1 :]
+        for place in range(len(texts)):
+            run = module_at(texts, place)
+            launcher = _LAUNCHER.fullmatch(run[0]) if run is not None else None
+            if run is not None and launcher is not None:
+                argv = words[run[1] :]
                 if self._mentioned(argv, kind) or any(word.text == "--help" for word in argv):
                     return False
                 self._add(
                     argv, environment, out, kind, (start, end), context,
-                    wrapper=LAUNCHERS[launcher.group(1)], command=text,
+                    wrapper=LAUNCHERS[launcher.group(1)], command=run[0],
                 )  # fmt: skip
                 return True
         return self._direct(words, texts, environment, out, kind, (start, end), context)

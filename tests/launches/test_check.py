@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -383,10 +385,30 @@ def test_empty_lines_in_a_continued_instruction(
     assert argv[-4:] == ["--attention-backend", "fa3", "--page-size", "24"]
 
 
-def test_a_module_joined_to_its_option(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["-m ", "-m", "-um ", "-um", "-u -B -m", "-IBm"])
+@pytest.mark.parametrize(
+    "module",
+    ["sglang.launch_server", "dynamo.sglang", "dynamo.sglang.decode_worker",
+     "sglang_router.launch_server"],
+)  # fmt: skip
+def test_a_module_joined_to_its_option(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str, module: str
+) -> None:
+    """Python takes short options in one word, and the module in the same word or the next."""
+    folder = tmp_path / Path(*module.split("."))
+    folder.mkdir(parents=True)
+    for each in (folder, *folder.parents[: len(module.split(".")) - 1]):
+        (each / "__init__.py").touch()
+    (folder / "__main__.py").write_text("import sys\nprint(*sys.argv[1:])\n")
+    command = f"{option}{module} --model-path a/b --attention-backend fa3"
+    words = [sys.executable, *command.split()]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    if "I" in option:  # which keeps Python from looking there
+        words[1] = words[1].replace("I", "")
+    really = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     path = tmp_path / "a.sh"
-    path.write_text("python3 -msglang.launch_server --model-path a/b --attention-backend fa3\n")
-    assert words_in(capsys, path) == [["--model-path", "a/b", "--attention-backend", "fa3"]]
+    path.write_text(f"python3 {command}\n")
+    assert words_in(capsys, path) == [really.stdout.split()]
 
 
 @pytest.mark.parametrize("name", ["double.sh", "double.py", "digits.toml"])
