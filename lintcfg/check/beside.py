@@ -12,6 +12,7 @@ from ..flags import FlagTable
 from ..flags.config_file import merge
 from ..launches import Found, Source, Variant
 from ..launches.text import made
+from .encoding import Undecodable, decode
 
 #: Larger files are no settings.
 _MAX_BYTES = 256 * 1024
@@ -53,9 +54,10 @@ def reader(name: str) -> Reader:
                 info = os.fstat(file.fileno())
                 if not stat.S_ISREG(info.st_mode) or info.st_size > _MAX_BYTES:
                     return None
-                return file.read().decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError):
+                text, _ = decode(file.read())
+        except (OSError, Undecodable):
             return None
+        return text.replace("\r\n", "\n")
 
     return read
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..findings import Finding
 from ..launches import Found, Lines, Skipped
 from .changes import Change
+from .encoding import UTF8, Encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +74,21 @@ class Located:
 
 @dataclass(slots=True)
 class FileReport:
-    """Everything about one file; `mark` is the byte order mark that its text began with."""
+    """Everything about one file."""
 
     path: str
     lines: Lines
-    mark: str = ""
     launches: list[Found] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     located: list[Located] = field(default_factory=list)
     startups: list[str] = field(default_factory=list)
+    encoding: Encoding = UTF8
 
     def place(self, start: int, end: int) -> Place:
         """The range between two offsets."""
         line, column = self.lines.place(start)
         end_line, end_column = self.lines.place(max(end, start))
         return Place(line, column, end_line, end_column)
-
-    def encoded(self, text: str) -> bytes:
-        """The bytes of the file with another text in it."""
-        return (self.mark + text).encode("utf-8")
 
 
 @dataclass(slots=True)

@@ -22,17 +22,27 @@ from .basis import Basis, Options, nearest, numbers
 from .basis import basis as basis_of
 from .changes import changes_for
 from .configs import Configs, is_release, settings_for
+from .encoding import UTF8, Encoding, Undecodable, decode, narrow
 from .judged import Judged
 from .reasons import without_reason
 from .result import FileReport, Located, Place
 
-__all__ = ["MAX_BYTES", "Options", "Runner"]
+__all__ = ["MAX_BYTES", "Content", "Options", "Runner"]
 
 #: Larger files are not read; no launch script is that long.
 MAX_BYTES = 8 * 1024 * 1024
 _HEAD = 256
 #: Launches of more words are not judged; nobody types them.
 _MAX_WORDS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds: its text, none where no launch can be in it, or why it is not read."""
+
+    text: str | None = None
+    encoding: Encoding = UTF8
+    problem: str | None = None
 
 
 @dataclass(slots=True)
@@ -86,54 +96,53 @@ class Runner:
 
     # ------------------------------------------------------------------- files
 
-    def read(self, path: Path) -> tuple[str | None, str | None]:
-        """Text of a file worth looking into, or why it could not be read."""
+    def read(self, path: Path) -> Content:
+        """What a file holds, if it is worth looking into, or why it could not be read."""
         try:
             # A pipe would keep an ordinary open waiting for somebody to write to it.
             with open(path, "rb", opener=_at_once) as file:
                 info = os.fstat(file.fileno())
                 if not stat.S_ISREG(info.st_mode):
-                    return None, "no regular file"
+                    return Content(problem="no regular file")
                 if info.st_size > MAX_BYTES:
-                    return None, None if kind_of(path.name) is None else (
-                        f"larger than {MAX_BYTES // 2**20} MiB, not read"
-                    )
+                    return Content(
+                        problem=None if kind_of(path.name) is None else (
+                            f"larger than {MAX_BYTES // 2**20} MiB, not read"
+                        )
+                    )  # fmt: skip
                 content = file.read()
         except OSError as error:
-            return None, error.strerror or str(error)
+            return Content(problem=error.strerror or str(error))
         return self.decode(path.name, content)
 
-    def decode(self, name: str, content: bytes) -> tuple[str | None, str | None]:
-        """Text of a file's content where there can be a launch in it."""
-        if not worth_reading(content) or kind_of(name, content[:_HEAD]) is None:
-            return None, None
-        if b"\0" in content:
-            return None, None
+    def decode(self, name: str, content: bytes) -> Content:
+        """What a file's bytes hold where there can be a launch in them."""
+        bare = narrow(content)
+        kind = kind_of(name, bare[:_HEAD]) if worth_reading(bare) else None
+        if kind is None:
+            return Content()
         try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            return None, f"not UTF-8 (byte {error.start})"
-        return text, None
+            return Content(*decode(content, python=kind == "python"))
+        except Undecodable as error:
+            return Content(problem=str(error))
 
     def check_path(self, path: Path) -> FileReport:
         """Check one file."""
         shown = path.as_posix()
         if kind_of(path.name) is None and path.suffix:
             return FileReport(shown, Lines(""))
-        text, problem = self.read(path)
-        if problem is not None:
-            report = FileReport(shown, Lines(""))
-            report.located.append(self._trouble(report, f"{problem}", 0))
-            return report
-        if text is None:
-            return FileReport(shown, Lines(""))
-        return self.check_text(shown, text)
+        content = self.read(path)
+        if content.text is not None:
+            return self.check_text(shown, content.text, content.encoding)
+        report = FileReport(shown, Lines(""))
+        if content.problem is not None:
+            report.located.append(self._trouble(report, content.problem, 0))
+        return report
 
     def extract(self, name: str, text: str) -> FileReport:
         """Find the launches of a text, unjudged."""
-        body = text[1:] if text.startswith("\ufeff") else text
-        report = FileReport(name, Lines(body), text[: len(text) - len(body)])
-        extraction = find_launches(name, body, self.commands, beside=beside.reader(name))
+        report = FileReport(name, Lines(text))
+        extraction = find_launches(name, text, self.commands, beside=beside.reader(name))
         report.launches = extraction.launches
         table = self.default_judge.flags
         for found in list(report.launches):
@@ -152,8 +161,8 @@ class Runner:
             report.located.append(self._trouble(report, trouble.message, trouble.start))
         return report
 
-    def check_text(self, name: str, text: str) -> FileReport:
-        """Check a text under a file's name."""
+    def check_text(self, name: str, text: str, written: Encoding = UTF8) -> FileReport:
+        """Check a text under a file's name; `written` says how it stands in that file."""
         report = self.extract(name, text)
         config = self.config_for(name)
         settings = settings_for(name, config)
@@ -169,6 +178,10 @@ class Runner:
             if self._wanted(located.finding, settings):
                 report.located.append(located)
         report.located.sort(key=lambda one: (one.place.line, one.place.column, one.finding.code))
+        report.encoding = written
+        if not written.exact:
+            for located in report.located:
+                located.changes = ()  # to write them would change other text as well
         return report
 
     def config_for(self, name: str) -> Config:

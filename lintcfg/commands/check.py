@@ -9,6 +9,7 @@ from pathlib import Path
 
 from .. import options as o
 from ..check.basis import numbers
+from ..check.encoding import UTF8, Encoding
 from ..check.result import FileReport, Located, Told, told
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, UsageError
 from ..findings import SEVERITIES, as_severity
@@ -34,9 +35,9 @@ class Check:
         report.located = kept
         return report
 
-    def checked(self, name: str, text: str) -> FileReport:
-        """The report on a text."""
-        return self.select(self.request.runner.check_text(name, text))
+    def checked(self, name: str, text: str, written: Encoding = UTF8) -> FileReport:
+        """The report on a text; `written` says how it is encoded."""
+        return self.select(self.request.runner.check_text(name, text, written))
 
     def file(self, path: Path) -> FileReport:
         """The report on a file."""

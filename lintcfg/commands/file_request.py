@@ -10,6 +10,7 @@ from ...matrix.record import replaced
 from .. import options as o
 from ..check import discover
 from ..check.configs import Configs, is_excluded, is_release
+from ..check.encoding import Encoding
 from ..check.runner import Options, Runner
 from ..config import FORMATS, Config, PathSettings
 from ..errors import EXIT_CLEAN, ConfigError, InputError, LintError, UsageError
@@ -148,19 +149,19 @@ class FileRequest:
                 found.append(path)
         return found
 
-    def stdin(self) -> tuple[str, str] | None:
-        """Name and text of what comes from standard input, if it is asked for."""
+    def stdin(self) -> tuple[str, str, Encoding] | None:
+        """Name, text and encoding of what comes from standard input, if it is asked for."""
         if "-" not in self.paths:
             return None
         name = self.given.get(STDIN_NAME) or "stdin.sh"
-        content = sys.stdin.buffer.read()
-        text, problem = self.runner.decode(name, content)
-        if problem is not None:
-            raise InputError(f"{name}: {problem}")
-        if text is None:
+        data = sys.stdin.buffer.read()
+        content = self.runner.decode(name, data)
+        if content.problem is not None:
+            raise InputError(f"{name}: {content.problem}")
+        if content.text is None:
             # Nothing in it is of interest, but with --fix it is passed on as it came.
-            text = content.decode("utf-8", "surrogateescape")
-        return name, text
+            return name, data.decode("utf-8", "surrogateescape"), content.encoding
+        return name, content.text, content.encoding
 
     def wanted(self, finding: Finding, config: Config) -> Finding | None:
         """The finding with its configured severity, or None where it is not wanted."""

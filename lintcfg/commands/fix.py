@@ -27,14 +27,14 @@ def fix_files(check: Check, paths: Sequence[Path], finish: Callable[[Sequence[To
     changed = 0
     for path in paths:
         report = check.file(path)
-        before = report.lines.text
+        before, written = report.lines.text, report.encoding
         after, fixed = fixer.fixed(report)
         if after != before and only_shown:
             _print_diff(report.path, before, after)
             changed += 1
         elif after != before:
             try:
-                write.replace(path, report.encoded(after), report.encoded(before))
+                write.replace(path, written.encode(after), written.encode(before))
             except InputError as error:
                 failed.append(str(error))
             else:
@@ -58,7 +58,7 @@ def fix_stdin(check: Check, report: FileReport) -> int:
     if check.request.given.has(f.DIFF):
         _print_diff(report.path, before, after)
         return check.code(after != before)
-    content = (report.mark + after).encode("utf-8", "surrogateescape")
+    content = report.encoding.encode(after)
     out = getattr(sys.stdout, "buffer", None)
     if out is None:
         sys.stdout.write(content.decode("utf-8", "replace"))

@@ -35,14 +35,14 @@ def run(arguments: Sequence[str]) -> int:
 
     stdin = request.stdin()
     if stdin is not None:
-        take(runner.extract(*stdin))
+        take(runner.extract(*stdin[:2]))
     paths = request.files()
     for path in paths:
-        text, problem = runner.read(path)
-        if problem is not None:
-            print(f"note: {path.as_posix()}: {problem}", file=sys.stderr)
-        elif text is not None:
-            take(runner.extract(path.as_posix(), text))
+        content = runner.read(path)
+        if content.problem is not None:
+            print(f"note: {path.as_posix()}: {content.problem}", file=sys.stderr)
+        elif content.text is not None:
+            take(runner.extract(path.as_posix(), content.text))
     if not paths and stdin is None and not request.given.has(f.ALLOW_EMPTY):
         raise InputError(f"no files below {', '.join(request.paths)}")
     if request.given.get(f.LIST_FORMAT) == "json":

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from attn_lint.lintcfg.check.result import FileReport
-from attn_lint.lintcfg.check.runner import Runner
 from attn_lint.lintcfg.cli import dispatch, guarded
-from attn_lint.lintcfg.judge import Judge
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.usefixtures("shared_judges")
 
 MODEL = "deepseek-ai/DeepSeek-V3.2"
 Flag = tuple[str, str | None]
@@ -309,22 +309,6 @@ STYLES = st.builds(
     equals=st.booleans(),
     remark=st.sampled_from(["", "# keep --page-size 16"]),
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_judges() -> Iterator[None]:
-    """One judge for all runs; making one takes longer than anything else here."""
-    kept: dict[str, Judge] = {}
-    make = Runner.judge
-
-    def judge(self: Runner, release: str) -> Judge:
-        if release not in kept:
-            kept[release] = make(self, release)
-        return kept[release]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Runner, "judge", judge)
-        yield
 
 
 def names(folder: Path) -> list[str]:
