@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from .command import Commands
 from .context import CommentSettings, from_images, from_text
-from .model import Extraction, Trouble
+from .model import TOO_DEEP, Extraction, Trouble
 from .text import Source, unmasked, whole
 
 KINDS = (
@@ -88,7 +88,7 @@ def find_launches(
         try:
             _Reader(name, commands, out).read(whole(text), kind, top=True)
         except RecursionError:
-            out.troubles.append(Trouble("nested too deeply to be read here"))
+            out.troubles.append(Trouble(TOO_DEEP))
     out.launches.sort(key=lambda found: (found.start, found.end))
     for found in out.launches:
         found.variants = [
@@ -123,6 +123,8 @@ class _Reader:
                 self.read(source, kind)
             finally:
                 self.depth -= 1
+        elif worth_reading(source.text.encode("utf-8", "replace")):
+            self.out.cut(source.start)
 
     def read(self, source: Source, kind: str, *, top: bool = False) -> None:
         """Read a text of a format."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from .model import TOO_DEEP
 from .text import Source, aligned
 from .tree import Document, Node
 
@@ -49,7 +50,7 @@ class _Reader:
     def value(self, place: int, depth: int) -> tuple[Node, int]:
         """The value at a position, and the position behind it."""
         if depth > _MAX_DEPTH:
-            raise _Broken(place, "nested too deeply to be read here")
+            raise _Broken(place, TOO_DEEP)
         character = self.text[place : place + 1]
         if character == '"':
             return self.string(place)

@@ -114,6 +114,12 @@ class Extraction:
         if entry not in self.skipped:
             self.skipped.append(entry)
 
+    def cut(self, start: int) -> None:
+        """Tell that what is nested too deeply goes unread."""
+        trouble = Trouble(TOO_DEEP, start)
+        if trouble not in self.troubles:
+            self.troubles.append(trouble)
+
     def add(self, found: Found) -> None:
         """Keep a launch; the same command met on another way becomes a further variant."""
         if len(self._known) != len(self.launches):  # some were taken out again
@@ -130,6 +136,9 @@ class Extraction:
                 self.count += 1
         known.context.fill(found.context)
 
+
+#: What is told of text that is nested deeper than it is read.
+TOO_DEEP = "nested too deeply to be read here"
 
 #: More ways through a file than this are not told apart.
 MAX_VARIANTS = 12

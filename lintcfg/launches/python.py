@@ -12,7 +12,7 @@ from typing import Any
 from . import shell
 from .command import Commands, keyed
 from .context import CARD
-from .model import Context, Extraction
+from .model import TOO_DEEP, Context, Extraction
 from .text import MASK, MOST_WORDS, Lines, Source, aligned, capped, join, made
 
 #: Classes that start an engine from keyword arguments named like flags.
@@ -26,8 +26,12 @@ _TALK = frozenset({"print", "debug", "info", "warning", "error", "exception", "l
 _MAX_ELEMENTS = 2000
 #: What `str.format` fills in.
 _FIELD = re.compile(r"(?<!\{)\{(?:[A-Za-z_]\w*|\d*)\}(?!\})")
-
-
+#: What `%` fills in.
+_CONVERSION = re.compile(
+    r"%(?:%|(?:\(\w+\))?[-#0 +]*(?:\*|\d+)?(?:\.(?:\*|\d+))?[diouxXeEfFgGcrsa])"
+)
+#: Further flags of a command.
+_FLAGGED = re.compile(r"\s*--[A-Za-z]")
 #: A command that a sentence speaks of.
 _QUOTED = re.compile(r"(?<!`)`(?!`)[^`\n]*sglang")
 
@@ -37,6 +41,7 @@ class _Scope:
     """Names of one function, or of the module."""
 
     values: dict[str, list[Source]] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
     keywords: dict[str, list[tuple[Source, Source | None]]] = field(default_factory=dict)
     parent: _Scope | None = None
     whole_class: bool = False
@@ -56,6 +61,20 @@ class _Scope:
                 return scope.values[name]
             scope = scope.parent
         return None
+
+    def keep(self, name: str, words: list[Source], *, text: bool) -> None:
+        """Take the words of a name, of which there is one where it is a `text` and no list."""
+        self.values[name] = words
+        (self.texts.add if text else self.texts.discard)(name)
+
+    def is_text(self, name: str) -> bool:
+        """Whether a name holds a text."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return name in scope.texts
+            scope = scope.parent
+        return False
 
     def pairs(self, name: str) -> list[tuple[Source, Source | None]] | None:
         """Keywords that a dictionary's name holds."""
@@ -87,7 +106,7 @@ def find(
     except (SyntaxError, ValueError) as error:
         return f"not Python: {error.args[0] if error.args else error}"
     except (RecursionError, MemoryError):
-        return "nested too deeply to be read here"
+        return TOO_DEEP
     _Module(source, commands, out, kind, out.names if several else {}).run(tree)
     return None
 
@@ -233,20 +252,21 @@ class _Module:
         """`name = …`: kept if it is words or keywords; a list may still grow before it is used."""
         name = _variable(targets[0]) if len(targets) == 1 else None
         keeper = scope.owner() if name is not None and name.startswith(".") else scope
-        if name is not None and isinstance(value, (ast.List, ast.Tuple, ast.BinOp)):
+        is_text = self.is_text(value, scope)
+        if name is not None and isinstance(value, (ast.List, ast.Tuple, ast.BinOp)) and not is_text:
             words = self.words(value, scope)
             if words is not None:
-                keeper.values[name] = words
+                keeper.keep(name, words, text=False)
                 self.done.add(id(value))
                 if not self.consider(words, scope, value):
                     for child in ast.iter_child_nodes(value):
                         if isinstance(child, ast.expr):
                             self.expression(child, scope)
                 return
-        if name is not None and isinstance(value, (ast.Constant, ast.JoinedStr)):
+        if name is not None and (is_text or isinstance(value, ast.Constant)):
             text = self.text(value, scope)
             if text is not None:
-                keeper.values[name] = [text]
+                keeper.keep(name, [text], text=is_text)
         if name is not None:
             pairs = self.dictionary(value, scope)
             if pairs is not None:
@@ -267,7 +287,7 @@ class _Module:
             if known is None and isinstance(node.value, (ast.List, ast.Tuple)):
                 known = []  # what it starts with was made elsewhere
             if known is not None and words is not None and isinstance(node.op, ast.Add):
-                text = isinstance(node.value, (ast.Constant, ast.JoinedStr))
+                text = self.is_text(node.value, scope)
                 grown = [join([*known, *words])] if text and len(known) == 1 else [*known, *words]
                 (scope.owner() if name.startswith(".") else scope).values[name] = grown
                 if len(grown) == 1 == len(known):
@@ -305,16 +325,20 @@ class _Module:
 
     def longer(self, before: Source, after: Source) -> None:
         """A command in a text that was taken already is read again with what was added."""
-        if "sglang" not in before.text:
-            return
+        if "sglang" in before.text and self.dropped(before):
+            self.script(after)
+
+    def dropped(self, text: Source) -> bool:
+        """Take out the launches that lie within a text; returns whether there were any."""
         kept = [
             found
             for found in self.out.launches
-            if not (before.start <= found.start < before.end and found.end <= before.end)
+            if not text.covers(found.start)
+            or not all(text.covers(word.start) for word in found.variants[0].words)
         ]
-        if len(kept) < len(self.out.launches):
-            self.out.launches[:] = kept
-            self.script(after)
+        fewer = len(kept) < len(self.out.launches)
+        self.out.launches[:] = kept
+        return fewer
 
     def updated(self, node: ast.Call, function: ast.Attribute, scope: _Scope) -> bool:
         """`name.update(…)` of a dictionary of keywords."""
@@ -379,6 +403,12 @@ class _Module:
         if isinstance(node, ast.Call):
             self.call(node, scope)
             return
+        if isinstance(node, ast.BinOp) and self.is_text(node, scope):
+            self.string(node, scope)
+            for operand in _parts(node):
+                if not isinstance(operand, (ast.Constant, ast.JoinedStr)):
+                    self.expression(operand, scope)
+            return
         if isinstance(node, (ast.List, ast.Tuple)) or (
             isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
         ):
@@ -390,9 +420,8 @@ class _Module:
         elif isinstance(node, (ast.Constant, ast.JoinedStr)):
             self.string(node, scope)
             return
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self.expression(child, scope)
+        for child in _parts(node):
+            self.expression(child, scope)
 
     def call(self, node: ast.Call, scope: _Scope) -> None:
         """A call: an engine, a helper that launches a server, a subprocess, or anything else."""
@@ -561,6 +590,19 @@ class _Module:
             return
         if "sglang" in own and _QUOTED.search(own) is None:
             self.script(text)
+        elif isinstance(node, ast.BinOp):
+            self.continued(node, text, scope)
+
+    def continued(self, node: ast.BinOp, text: Source, scope: _Scope) -> None:
+        """A command that a name holds, with further flags behind it."""
+        first, *rest = _parts(node)
+        before = self.text(first, scope)
+        if before is None or "sglang" not in before.text:
+            return
+        added = [self.text(part, scope) for part in rest]
+        if any(one is not None and _FLAGGED.match(one.text) for one in added):
+            self.dropped(before)
+            self.script(text)
 
     def script(self, text: Source) -> None:
         """A command line or a script in a text."""
@@ -592,14 +634,11 @@ class _Module:
         if name is not None:
             known = scope.words(name) or scope.words(name.removeprefix("."))
             return list(known) if known is not None else None
+        if isinstance(node, ast.BinOp) and self.is_text(node, scope):
+            text = self.text(node, scope)
+            return [text] if text is not None else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left = self.words(node.left, scope, depth + 1)
-            right = self.words(node.right, scope, depth + 1)
-            if left is None and right is None:
-                return None
-            one = left if left is not None else [self.piece(node.left).opened()]
-            two = right if right is not None else [self.piece(node.right).opened()]
-            return [*one, *two] if len(one) + len(two) <= MOST_WORDS else None
+            return self.sum(_parts(node), scope, depth)
         if isinstance(node, ast.IfExp):
             first = self.words(node.body, scope, depth + 1)
             return first if first else self.words(node.orelse, scope, depth + 1)
@@ -617,6 +656,29 @@ class _Module:
             text = self.text(node, scope)
             return [text] if text is not None else None
         return None
+
+    def sum(self, parts: list[ast.expr], scope: _Scope, depth: int) -> list[Source] | None:
+        """Words of lists that are added; None where none of them is known."""
+        lists = [self.words(part, scope, depth + 1) for part in parts]
+        if all(words is None for words in lists):
+            return None
+        found: list[Source] = []
+        for part, words in zip(parts, lists, strict=True):
+            found += words if words is not None else [self.piece(part).opened()]
+        return found if len(found) <= MOST_WORDS else None
+
+    def is_text(self, node: ast.expr, scope: _Scope) -> bool:
+        """Whether an expression is a text, as a sum is of which one part is known to be."""
+        if isinstance(node, ast.BinOp):
+            if isinstance(node.op, ast.Mod):
+                return self.is_text(node.left, scope)
+            return isinstance(node.op, ast.Add) and any(
+                self.is_text(part, scope) for part in _parts(node)
+            )
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, str)
+        name = _variable(node)
+        return isinstance(node, ast.JoinedStr) or (name is not None and scope.is_text(name))
 
     def text(self, node: ast.expr, scope: _Scope, depth: int = 0) -> Source | None:
         """The text that an expression is, with holes; None where it is none."""
@@ -654,11 +716,19 @@ class _Module:
         if isinstance(node, ast.Call) and _called(node.func) == "dumps":
             return self.piece(node).opened()
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left = self.text(node.left, scope, depth + 1)
-            right = self.text(node.right, scope, depth + 1)
-            if left is None or right is None:
+            parts = _parts(node)
+            texts = [self.text(part, scope, depth + 1) for part in parts]
+            if not self.is_text(node, scope) and None in texts:
                 return None
-            return capped(join([left, right]))
+            return capped(
+                join(
+                    text if text is not None else self.piece(part).opened()
+                    for part, text in zip(parts, texts, strict=True)
+                )
+            )
+        if isinstance(node, ast.BinOp) and self.is_text(node, scope):
+            text = self.text(node.left, scope, depth + 1)
+            return _percent(text) if text is not None else None
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call, ast.IfExp)):
             return self.piece(node).opened()
         return None
@@ -720,6 +790,39 @@ class _Module:
         if isinstance(node, ast.Call) and _called(node.func) == "dict":
             return pairs + self.keywords(node.keywords, scope)
         return None
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """The parts of a sum in their order, however many; of another expression, those beneath it."""
+    if not _is_sum(node):
+        return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    parts: list[ast.expr] = []
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.BinOp) and _is_sum(one):
+            waiting += (one.right, one.left)
+        else:
+            parts.append(one)
+    return parts
+
+
+def _is_sum(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+
+
+def _percent(text: Source) -> Source:
+    """A text with holes where `%` fills in values."""
+    parts: list[Source] = []
+    position = 0
+    for match in _CONVERSION.finditer(text.text):
+        parts.append(text.slice(position, match.start()))
+        if match.group() == "%%":
+            parts.append(text.slice(match.start(), match.start() + 1))
+        else:
+            parts.append(text.slice(match.start(), match.end()).opened())
+        position = match.end()
+    return join([*parts, text.slice(position, len(text.text))])
 
 
 def _either(one: Source, other: Source, start: str) -> Source:

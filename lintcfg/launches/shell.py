@@ -20,6 +20,9 @@ from .text import MASK, MOST_WORDS, Source, capped, join, made
 MAX_STATES = 12
 _MAX_DEPTH = 6
 _MAX_CALLS = 200
+#: Functions that call each other are followed this far, one that calls itself a little.
+_MAX_CALLING = 12
+_MAX_RECURSION = 3
 _MAX_LOOP = 8
 #: States from which a function is walked that the script never calls.
 _MAX_UNCALLED = 3
@@ -80,7 +83,11 @@ def find(
     depth: int = 0,
 ) -> None:
     """Find the launches of a script."""
-    if depth > _MAX_DEPTH or not source.text.strip():
+    if depth > _MAX_DEPTH:
+        if any(mark in source.text for mark in _MARKS):
+            out.cut(source.start)
+        return
+    if not source.text.strip():
         return
     state = State({name: Value((value,), exported=True) for name, value in
                    (environment or {}).items()})  # fmt: skip
@@ -176,6 +183,8 @@ class Shell:
         self.sourced: set[str] = set()
         self.called: set[str] = set()
         self.calls = 0
+        self.calling: list[str] = []
+        self.overrun: set[str] = set()
         self.level = 0
         self.consumed: set[int] = set()
 
@@ -257,6 +266,8 @@ class Shell:
         self.level += 1
         try:
             if self.level > _MAX_TREE:
+                if self._may_launch(self.bytes[node.start_byte : node.end_byte]):
+                    self.out.cut(self.piece(node.start_byte, node.end_byte).start)
                 return states
             handler = getattr(self, f"_on_{node.type}", None)
             if handler is not None:
@@ -336,9 +347,11 @@ class Shell:
         """Whether a branch could change what a launch says, or holds one."""
         start, end = branch[0].start_byte, branch[-1].end_byte
         text = self.bytes[start:end]
-        return b"=" in text or b"sglang" in text or any(
-            name.encode() in text for name in self.functions
-        ) or b"set --" in text  # fmt: skip
+        return b"=" in text or b"set --" in text or self._may_launch(text)
+
+    def _may_launch(self, text: bytes) -> bool:
+        """Whether a text can hold a launch, or call a function that does."""
+        return b"sglang" in text or any(name.encode() in text for name in self.functions)
 
     def _on_for_statement(self, node: Any, states: list[State]) -> list[State]:
         name = ""
@@ -359,6 +372,11 @@ class Shell:
             if not values:
                 values = [made(f"${name}", self.piece(node.start_byte, node.end_byte).start,
                                known=False)]  # fmt: skip
+            if len(values) > _MAX_LOOP and self._may_launch(
+                self.bytes[body.start_byte : body.end_byte]
+            ):
+                reason = f"values of a loop beyond the first {_MAX_LOOP}"
+                self.out.skip(values[_MAX_LOOP].start, f"${name}", reason)
             for value in values[:_MAX_LOOP]:
                 own = state.copy()
                 own.variables[name] = Value((value,))
@@ -509,7 +527,9 @@ class Shell:
             return [state]
         name = words[0].text
         if name in self.functions:
-            return self.call(name, words[1:], state)
+            return self.call(
+                name, words[1:], state, self.piece(node.start_byte, node.end_byte).start
+            )
         if name == "set" and len(words) > 1 and words[1].text == "--":
             state.arguments = tuple(words[2:])
             return [state]
@@ -578,6 +598,7 @@ class Shell:
             self.embedded, self.depth + 1,
         )  # fmt: skip
         if shell.depth > _MAX_DEPTH:
+            self.out.cut(source.start)
             return
         shell.consumed = self.consumed
         inner = State(dict(state.variables))
@@ -585,15 +606,34 @@ class Shell:
             inner.variables[name] = Value((value,), exported=True)
         shell.run([inner], leftovers=False)
 
-    def call(self, name: str, arguments: list[Source], state: State) -> list[State]:
+    def call(self, name: str, arguments: list[Source], state: State, place: int) -> list[State]:
         """A function of the script's own."""
-        self.called.add(name)
-        self.calls += 1
-        if self.calls > _MAX_CALLS or self.level > _MAX_TREE // 4:
+        if not self._may_call(name, place):
             return [state]
+        self.called.add(name)
+        return self._call(self, name, self.functions[name], arguments, state)
+
+    def _may_call(self, name: str, place: int) -> bool:
+        """Whether one more call is followed; where that could hide a launch, it is told."""
+        self.calls += 1
+        if self.calling.count(name) >= _MAX_RECURSION:
+            return False
+        if self.calls > _MAX_CALLS or len(self.calling) >= _MAX_CALLING:
+            if name not in self.overrun:
+                self.overrun.add(name)
+                self.out.skip(place, name, "further calls of a function that is called very often")
+            return False
+        return True
+
+    def _call(
+        self, shell: Shell, name: str, body: Any, arguments: list[Source], state: State
+    ) -> list[State]:
+        """The states after the body of a function that stands in this script or another one."""
         outer = state.arguments
         state.arguments = tuple(arguments)
-        after = self.walk(self.functions[name], [state])
+        self.calling.append(name)
+        after = shell.walk(body, [state])
+        self.calling.pop()
         for one in after:
             one.arguments = outer
         return after
@@ -627,18 +667,13 @@ class Shell:
     ) -> list[State]:
         """A function of a sourced file: what it starts is started here."""
         other, body = self.foreign[name]
-        self.calls += 1
-        if self.calls > _MAX_CALLS or self.level > _MAX_TREE // 4:
+        if not self._may_call(name, span[0]):
             return [state]
         self.consumed.update(word.start for word in arguments)
         other.out = Extraction()
         other.out.beside = self.out.beside
         other.kind = self.kind
-        outer = state.arguments
-        state.arguments = tuple(arguments)
-        after = other.walk(body, [state])
-        for one in after:
-            one.arguments = outer
+        after = self._call(other, name, body, arguments, state)
         for found in other.out.launches:
             found.start, found.end = span
             found.variants = [

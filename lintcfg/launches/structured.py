@@ -44,7 +44,8 @@ _ROLES = frozenset(
      "target", "draft", "prefill_worker", "decode_worker", "unified", "rollout", "regular",
      "placeholder", "encode", "encoder"}
 )  # fmt: skip
-_MAX_DEPTH = 60
+#: As deep as JSON is read.
+_MAX_DEPTH = 200
 
 Embedded = Callable[[Source, str], None]
 
@@ -99,6 +100,8 @@ class Structured:
     ) -> None:
         """Look at one value below a key."""
         if depth > _MAX_DEPTH:
+            if any("sglang" in text for text in _texts(node)):
+                self.out.cut(node.start)
             return
         if node.source is not None:
             self.scalar(node, key, path, context, environment)

@@ -67,6 +67,14 @@ class Source:
         )
         return Source(self.text[start:end], tuple(starts), tuple(places), holes)
 
+    def covers(self, place: int) -> bool:
+        """Whether one of the characters stands at a place in the file."""
+        ends = (*self.starts[1:], len(self.text))
+        return any(
+            there <= place < there + end - start
+            for start, end, there in zip(self.starts, ends, self.places, strict=True)
+        )
+
     def contiguous(self, start: int, end: int) -> bool:
         """Whether the characters from `start` to `end` are neighbours in the file."""
         return start >= end or self.at(end - 1) - self.at(start) == end - 1 - start

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from .model import TOO_DEEP
 from .text import MASK, Source, aligned, join
 from .tree import Document, Node
 
@@ -40,7 +41,7 @@ def read(source: Source) -> Document:
     masked = mask(text) if is_template(text) else text
     document = Document()
     if _depth(masked) > _MAX_DEPTH or "\0" in text:
-        document.troubles.append((0, "nested too deeply to be read here"))
+        document.troubles.append((0, TOO_DEEP if "\0" not in text else "not YAML: it holds NULs"))
         return document
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     roots: list[Any] = []
