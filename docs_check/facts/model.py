@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ..source.modules import Place
 from ..source.segments import Segment
+from ..source.syntax import Call
 from .conditions import Condition
 
 #: How sure a statement is: proved; partial (under a condition); review (a person should look).
@@ -43,7 +44,7 @@ class Flag:
 class Implementation:
     """A class that serves a backend, and for which models.
 
-    `arguments` are constants that the constructor is given.
+    `arguments` are constants that the constructor is given, `call` is what makes it.
     """
 
     segment: Segment
@@ -51,6 +52,7 @@ class Implementation:
     arguments: dict[str, Any]
     condition: Condition
     place: Place
+    call: Call | None = None
 
 
 @dataclass(slots=True)

@@ -113,6 +113,7 @@ class RegistryReader:
                 arguments,
                 condition,
                 self.codebase.place(segment, event.statement),
+                value,
             )
         )
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..source import syntax as sx
-from ..source.modules import Place, local_imports
-from ..source.paths import events
+from ..source.modules import Place
 from ..source.segments import Segment
-from .conditions import Term, family_of, terms, without
+from .conditions import Term, terms, without
 from .effects import effects_of
+from .instances import can_exceed_one, constructors, creations
 from .memory import remembered
-from .model import Effect, Support
+from .model import Certainty, Effect, Support
 from .paging import rules_for
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def many_branches(facts: CodeFacts, backend: str, family: str | None) -> Support
         return one
     refusal = _refuses_many(facts, backend, family)
     if refusal is not None:
-        effect, where = refusal
-        return Support("no", [effect.place], effect.message or where)
+        effect, where, certainty = refusal
+        return Support("no", [effect.place], effect.message or where, certainty=certainty)
     tree = page_tree(facts)
     if tree is None:
         return one
@@ -154,7 +155,9 @@ def page_tree(facts: CodeFacts) -> tuple[Effect, tuple[str, ...]] | None:
     return None
 
 
-def _refuses_many(facts: CodeFacts, backend: str, family: str | None) -> tuple[Effect, str] | None:
+def _refuses_many(
+    facts: CodeFacts, backend: str, family: str | None
+) -> tuple[Effect, str, Certainty] | None:
     for effect in facts.effects:
         if (
             effect.kind == "refuse"
@@ -162,29 +165,34 @@ def _refuses_many(facts: CodeFacts, backend: str, family: str | None) -> tuple[E
             and any(t.op == ">" and t.values == (1,) for t in terms(effect.condition, "topk"))
             and not terms(effect.condition, "page_size")
         ):
-            return effect, "at start"
-    for draft in facts.draft_maps:
-        for chain in _draft_classes(facts, draft, backend, family):
-            member = _constructor(facts, chain)
-            for one in member:
-                if "topk" not in one.blanked or not _TOPK_MANY.search(one.blanked):
-                    continue
-                for effect in effects_of(facts.codebase, facts.conditions, one):
-                    if effect.kind == "refuse" and _only_topk(effect):
-                        return effect, "when the draft backend is made"
-    for chain in facts.class_chains(backend, family):
-        for segment in chain:
-            if "topk" not in segment.blanked or not _TOPK_MANY.search(segment.blanked):
+            return effect, "at start", "proved"
+    for creation in creations(facts, backend, family):
+        if not creation.drafts:
+            continue
+        for one in constructors(creation.chain):
+            if "topk" not in one.blanked or not _TOPK_MANY.search(one.blanked):
                 continue
-            for method in segment.members():
-                if method.kind != "def" or "topk" not in method.blanked:
-                    continue
-                if not _REFUSES_MANY.search(method.blanked):
-                    continue
-                for effect in effects_of(facts.codebase, facts.conditions, method):
-                    if effect.kind == "refuse" and _only_topk(effect):
-                        return effect, "when a draft is extended"
+            for effect in effects_of(facts.codebase, facts.conditions, one):
+                if effect.kind == "refuse" and _only_topk(effect):
+                    return effect, "when the draft backend is made", "proved"
+    for chain in facts.class_chains(backend, family):
+        for method in _refusing_methods(chain):
+            for effect in effects_of(facts.codebase, facts.conditions, method):
+                if effect.kind == "refuse" and _only_topk(effect):
+                    name = effect.condition[0].name  # type: ignore[union-attr]
+                    if can_exceed_one(facts, backend, family, chain, method, name):
+                        return effect, "when a draft is extended", "partial"
     return None
+
+
+def _refusing_methods(chain: list[Segment]) -> Iterator[Segment]:
+    """Methods of a class and its bases that may refuse a topk above 1."""
+    for segment in chain:
+        if "topk" not in segment.blanked or not _TOPK_MANY.search(segment.blanked):
+            continue
+        for method in segment.members():
+            if method.kind == "def" and _REFUSES_MANY.search(method.blanked):
+                yield method
 
 
 def _only_topk(effect: Effect) -> bool:
@@ -194,46 +202,3 @@ def _only_topk(effect: Effect) -> bool:
         and effect.condition[0].subject == "topk"
         and effect.condition[0].op == ">"
     )
-
-
-def _draft_classes(
-    facts: CodeFacts, draft: DraftMap, backend: str, family: str | None
-) -> list[list[Segment]]:
-    """Class chains of what a draft map's entry makes."""
-    entry = draft.entries.get(backend)
-    if entry is None:
-        return []
-    owner = draft.function.qualname.rpartition(".")[0]
-    module = facts.codebase.module(draft.function.file)
-    if module is None:
-        return []
-    methods = module.find(f"{owner}.{sx.last_part(entry[0])}" if owner else sx.last_part(entry[0]))
-    chains: list[list[Segment]] = []
-    for method in methods:
-        body = facts.codebase.body(method)
-        local = local_imports(body, method.file)
-        for event in events(body):
-            if event.kind != "return" or event.value is None:
-                continue
-            condition = facts.conditions.read(method, event.guards, event.scope)
-            own = family_of(condition)
-            if own is not None and family is not None and own != family:
-                continue
-            for node in sx.walk(event.value):
-                if isinstance(node, sx.Call):
-                    target = facts.codebase.lookup(method.file, sx.last_part(node.func), local)
-                    if target is not None and target.kind == "class":
-                        chains.append(facts.codebase.class_chain(target))
-    return chains
-
-
-def _constructor(facts: CodeFacts, chain: list[Segment]) -> list[Segment]:
-    """The constructors that run: the nearest, and those above it while `super()` is called."""
-    found: list[Segment] = []
-    for segment in chain:
-        for member in segment.members():
-            if member.kind == "def" and member.name == "__init__":
-                found.append(member)
-                if "super().__init__" not in member.blanked:
-                    return found
-    return found

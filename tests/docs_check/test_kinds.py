@@ -340,3 +340,84 @@ def test_classes_that_do_not_say_which_member_they_are(stem: str, tmp_path: Path
     wrong = DIFFUSION.replace("| `tile_attn` | Yes |", "| `tile_attn` | No |")
     told = [one.certainty for one in drift(wrong, tree) if one.code == "DOC109"]
     assert told == (["proved"] if stem == "tile_attn" else [])
+
+
+#: A check on topk inside a class, and the ways in which its instances are made.
+CHECKED = """from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
+
+
+class DeltaAttnBackend(AttentionBackend):
+    def __init__(self, model_runner, topk=1):
+        self.page_size = model_runner.page_size
+        self.topk = topk
+
+    def init_forward_metadata(self, forward_batch):
+        if forward_batch.forward_mode.is_decode():
+            self.plan_decode()
+        elif forward_batch.forward_mode.is_draft_extend_v2():
+            self._ensure_one_branch()
+
+    def _ensure_one_branch(self):
+        if self.topk > 1:
+            raise NotImplementedError("Delta extends chains only.")
+
+    def forward_decode(self, q, k, v, layer, forward_batch, save_kv_cache=True):
+        return kernel(q, forward_batch.cache.view(-1, self.page_size, layer.head_dim))
+
+    def forward_extend(self, q, k, v, layer, forward_batch, save_kv_cache=True):
+        return kernel(q, forward_batch.cache.view(-1, self.page_size, layer.head_dim))
+
+
+class DeltaDraftBackend:
+    def __init__(self, model_runner, topk, steps):
+        self.steps = [DeltaAttnBackend(model_runner, topk=topk) for _ in range(steps)]
+"""
+DRAFTS = "srt/speculative/draft_utils.py"
+MADE = "return DeltaAttnBackend(self.runner)"
+
+
+def _with_checked_topk(tmp_path: Path, file: str = "", new: str = "", old: str = "") -> Path:
+    """The tree with the class above, whose draft steps are made by a class of their own."""
+    tree = copied(MODERN, tmp_path / "tree")
+    backend = tree / "sglang" / ATTENTION / "delta_backend.py"
+    backend.write_text(CHECKED, encoding="utf-8")
+    drafts = tree / "sglang" / DRAFTS
+    text = drafts.read_text(encoding="utf-8")
+    text = text.replace('"delta": self._create_delta', '"delta": self._create_delta_steps', 1)
+    text += """
+    def _create_delta_steps(self):
+        from sglang.srt.layers.attention.delta_backend import DeltaDraftBackend
+
+        return DeltaDraftBackend(self.runner, self.topk, 3)
+"""
+    drafts.write_text(text, encoding="utf-8")
+    if file:
+        path = tree / "sglang" / file
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+    return tree
+
+
+def test_a_topk_that_no_instance_is_given_where_it_is_checked(tmp_path: Path) -> None:
+    assert messages(RIGHT, _with_checked_topk(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "new", "old"),
+    [
+        (DRAFTS, "return DeltaAttnBackend(self.runner, topk=self.topk)", MADE),
+        (DRAFTS, "return DeltaAttnBackend(self.runner, self.topk)", MADE),
+        (DRAFTS, "return DeltaAttnBackend(self.runner, **self.given)", MADE),
+        (f"{ATTENTION}/delta_backend.py", "self.topk = model_runner.topk", "self.topk = topk"),
+        (f"{ATTENTION}/delta_backend.py", "model_runner, topk)", "model_runner, topk=1)"),
+        (f"{ATTENTION}/delta_backend.py", "self._ensure_one_branch()", "self.plan_decode()"),
+    ],
+    ids=["named", "placed", "starred", "read elsewhere", "without default", "while steps decode"],
+)
+def test_a_topk_that_an_instance_may_be_given_where_it_is_checked(
+    file: str, new: str, old: str, tmp_path: Path
+) -> None:
+    assert messages(RIGHT, _with_checked_topk(tmp_path, file, new, old)) == [
+        "partial: Delta is said to support topk > 1; it does not: Delta extends chains only."
+    ]

@@ -51,9 +51,7 @@ def _judge(
     if new and mark.value in {"yes", "no"} and not mark.note and support.certainty == "proved":
         fix = context.cell_fix(cell, cell.raw.replace("✅", new).replace("❌", new))
     plain = support.value in {"yes", "no"} and mark.value != "partial"
-    certainty: Certainty = "proved" if plain else "partial"
-    if "SPEC" in support.why or "when a draft" in support.why:
-        certainty = "partial"
+    certainty: Certainty = support.certainty if plain else "partial"
     context.report(
         INFO, Spot.of(cell),
         message=message, claim=f"{shown}: {what} is “{cell.text}”", actual=support.why,
