@@ -20,7 +20,16 @@ from .conditions import LanguageError, names_in, normalise_condition, normalise_
 from .errors import MatrixDataError
 from .files import write_atomically
 from .loader import MARKERS
-from .schema import FactsFile, Message, PipelineFile, PlatformFile, Rule, SetsFile, StageFile
+from .schema import (
+    FactsFile,
+    Message,
+    PipelineFile,
+    PlatformFile,
+    Rule,
+    SetsFile,
+    Source,
+    StageFile,
+)
 
 Json = Any
 Model = TypeVar("Model", bound=BaseModel)
@@ -185,7 +194,7 @@ class _RuleCompiler:
             if rule.id in self.ids:
                 self.problems.append(f"{place}: the id is taken by {self.ids[rule.id]}")
             self.ids[rule.id] = place
-        source = rule.source.model_dump(exclude_none=True) if rule.source else source
+        source = _plain(rule.source) or source
         out: dict[str, Json] = {}
         if rule.id:
             out["id"] = rule.id
@@ -235,6 +244,27 @@ class _RuleCompiler:
         if rule.stop:
             out["stop"] = True
         return out
+
+
+def _plain(source: Source | None) -> Json:
+    return source.model_dump(exclude_none=True) if source else None
+
+
+def _sources_of_uses(files: Iterable[StageFile]) -> dict[str, list[Json]]:
+    """Each library with the different sources that rules which use it name; None: the stage's."""
+    found: dict[str, list[Json]] = {}
+
+    def walk(rules: Iterable[Rule], source: Json) -> None:
+        for rule in rules:
+            own = _plain(rule.source) or source
+            if rule.use is not None and own not in found.setdefault(rule.use, []):
+                found[rule.use].append(own)
+            walk((*(rule.rules or ()), *(rule.choose or ())), own)
+
+    for file in files:
+        for rules in (file.rules, *file.library.values()):
+            walk(rules, None)
+    return found
 
 
 def _optional(path: Path, model: type[Model]) -> Model | None:
@@ -327,14 +357,15 @@ def compile_release(folder: Path) -> dict[str, Json]:
     }
     stages: dict[str, Json] = {}
     libraries: dict[str, Json] = {}
+    files: dict[str, StageFile] = {}
     for path in sorted((folder / "stages").glob("*.yaml")):
         try:
-            stage = read_model(path, StageFile)
+            files[path.name] = read_model(path, StageFile)
         except MatrixDataError as error:
             problems += error.problems
-            continue
-        place = path.name
-        source = stage.source.model_dump(exclude_none=True) if stage.source else None
+    uses = _sources_of_uses(files.values())
+    for place, stage in files.items():
+        source = _plain(stage.source)
         if stage.stage in stages:
             problems.append(f"{place}: a second file for stage {stage.stage!r}")
         stages[stage.stage] = {
@@ -345,7 +376,10 @@ def compile_release(folder: Path) -> dict[str, Json]:
             "rules": compiler.rules(stage.rules, f"{place}: rules", source),
         }
         for key, rules in stage.library.items():
-            libraries[key] = compiler.rules(rules, f"{place}: library {key}", source)
+            # Where one function alone asks for a library, its rules are that function's.
+            asking = uses.get(key, [])
+            own = asking[0] if len(asking) == 1 and asking[0] else source
+            libraries[key] = compiler.rules(rules, f"{place}: library {key}", own)
     problems += compiler.problems
     problems += [f"no library named {key!r}" for key in compiler.used_libraries - set(libraries)]
     problems += [

@@ -236,3 +236,22 @@ def test_broken_rules_are_refused_with_their_place(
 ) -> None:
     with pytest.raises(MatrixDataError, match=complaint):
         resolve(rules, {})
+
+
+def test_rules_of_a_library_stand_where_it_is_asked_for(resolve: Any) -> None:
+    asking = {"file": "srt/x.py", "symbol": "g"}
+    library = {
+        "one": [{"id": "inside", "refuse": refuse()}],
+        "own": [{"id": "own", "source": SOURCE, "refuse": refuse()}],
+        "two": [{"id": "shared", "refuse": refuse()}],
+    }
+    outcome = resolve(
+        [
+            {"source": asking, "rules": [{"use": "one"}, {"use": "own"}, {"use": "two"}]},
+            {"use": "two"},
+        ],
+        {"backend": "x"},
+        library,
+    )
+    sources = {event.rule.id: event.rule.source for event in outcome.events}
+    assert sources == {"inside": asking, "own": SOURCE, "shared": SOURCE}
