@@ -286,7 +286,10 @@ class Judge:
         parsed, found = judgement.parsed, []
         for entry in self.statements.inert:
             missing = entry["without"]
-            typed = [name for name in entry["flags"] if name in parsed.typed]
+            refused = self.statements.refused_fields(judgement.outcome)
+            typed = [
+                name for name in entry["flags"] if name in parsed.typed and name not in refused
+            ]
             if not typed or parsed.values.get(missing) is not None:
                 continue
             platform = None

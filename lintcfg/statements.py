@@ -344,6 +344,15 @@ class Statements:
             add(name)
         return fields
 
+    def refused_fields(self, outcome: Outcome) -> set[str]:
+        """Flags whose values SGLang itself refuses in this launch: these do have an effect."""
+        return {
+            name
+            for event in outcome.events
+            if event.kind == "refuse" and event.certain
+            for name in (event.rule.refuse or {}).get("about") or self._fields_of(event.rule)
+        }
+
     @staticmethod
     def _reads_platform(rule: Rule) -> bool:
         return any(name.startswith("platform.") for name in names_in(rule.node or []))

@@ -507,6 +507,8 @@ class Program:
 
         def value(match: re.Match[str]) -> str:
             found = self.evaluator.reader(match[1])(state)
+            if found is None:
+                return "unset"
             if isinstance(found, (list, tuple)):
                 found = ", ".join(map(str, found))
             try:

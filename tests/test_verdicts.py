@@ -1,0 +1,69 @@
+"""Single launches whose verdict, stage and place are what the real SGLang 0.5.22 answered."""
+
+from __future__ import annotations
+
+import pytest
+from attn_lint.lintcfg.judge import Judge, Judgement, Launch
+from attn_lint.matrix.loader import load
+
+V4 = "deepseek-ai/DeepSeek-V4-Flash"
+TREE = (
+    "--speculative-algorithm EAGLE --speculative-num-steps 3 --speculative-eagle-topk 4"
+    " --speculative-num-draft-tokens 8"
+)
+JUDGE = Judge(load())
+
+#: What was launched where, and the stage and the function in which SGLang stopped.
+REFUSED = [
+    ("h200", V4, TREE, "resolve", "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
+    ("h200", V4, "--speculative-algorithm EAGLE", "resolve",
+     "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
+    ("h200", V4, "--speculative-algorithm EAGLE3", "resolve",
+     "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
+    ("b200", V4, f"--attention-backend dsv4 {TREE}", "resolve",
+     "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
+    # The backend reads the topk with and without speculation.
+    ("h200", V4, "--speculative-eagle-topk 4", "factory",
+     "srt/layers/attention/deepseek_v4_backend.py DeepseekV4AttnBackend.__init__"),
+    ("b200", "meta-llama/Llama-3.1-8B-Instruct", "--attention-backend dsv4", "factory",
+     "srt/layers/attention/deepseek_v4_backend.py DeepseekV4AttnBackend.__init__"),
+    ("mi300x", "Qwen/Qwen3-8B", f"--attention-backend aiter --page-size 16 {TREE}", "resolve",
+     "srt/arg_groups/speculative_hook.py _handle_eagle_family"),
+]  # fmt: skip
+STARTS = [
+    ("h200", V4, "--speculative-eagle-topk 1"),
+    ("h200", V4, TREE.replace("topk 4", "topk 1")),
+    ("mi300x", "Qwen/Qwen3-8B", f"--attention-backend aiter {TREE}"),
+    ("mi300x", "deepseek-ai/DeepSeek-V3", f"--attention-backend aiter {TREE}"),
+]
+
+
+def judged(gpu: str, model: str, flags: str) -> Judgement:
+    return JUDGE.judge(Launch(flags.split(), gpu=gpu, model=model))
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags", "stage", "source"), REFUSED)
+def test_a_refusal_names_the_stage_and_the_function(
+    gpu: str, model: str, flags: str, stage: str, source: str
+) -> None:
+    judgement = judged(gpu, model, flags)
+    assert (judgement.startup, judgement.stage) == ("refuses", stage)
+    first = next(event.rule for event in judgement.outcome.events if event.first)
+    assert first.source == dict(zip(("file", "symbol"), source.split(), strict=True))
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags"), STARTS)
+def test_launches_that_start(gpu: str, model: str, flags: str) -> None:
+    assert judged(gpu, model, flags).startup == "starts"
+
+
+def test_a_flag_that_is_refused_is_not_said_to_have_no_effect() -> None:
+    findings = judged("h200", V4, "--speculative-eagle-topk 4").findings
+    assert "ATT307" not in {finding.code for finding in findings}
+    findings = judged("h200", "Qwen/Qwen3-8B", "--speculative-eagle-topk 4").findings
+    assert "ATT307" in {finding.code for finding in findings}
+
+
+def test_a_value_that_was_never_given_is_called_unset() -> None:
+    finding = judged("h200", V4, "--speculative-algorithm EAGLE").findings[0]
+    assert finding.message.endswith("it is unset here.")
