@@ -109,6 +109,13 @@ class Commands:
                 return True
         return self._direct(words, texts, environment, out, kind, (start, end), context)
 
+    def starts(self, texts: Sequence[str]) -> bool:
+        """Whether words start a server by themselves, or a launcher of one."""
+        command = strip_command(texts, self.rules)
+        if command.other_program:
+            return _LAUNCHER.fullmatch(command.other_program) is not None
+        return bool(command.name)
+
     def _direct(
         self,
         words: Sequence[Source],

@@ -23,8 +23,11 @@ _SCRIPT_KEYS = frozenset(
     {"run", "script", "scripts", "before_script", "after_script", "setup", "steps", "commands",
      "cmds", "exec", "postcreatecommand", "bash", "shell", "command_line", "poststart"}
 )  # fmt: skip
+#: Keys of a command, in the order in which their words are run, and those of its arguments.
 _COMMAND_KEYS = ("entrypoint", "command", "cmd")
-_ARGUMENT_KEYS = ("args", "arguments", "extraArgs", "extra_args")
+_ARGUMENT_KEYS = ("args", "arguments")
+#: Formats whose program runs the words of all these keys as one command, whatever they are.
+_JOINING = frozenset({"compose", "kubernetes"})
 #: Keys of flags for an engine that something else starts.
 _FLAG_KEYS = re.compile(
     r"(?:^|_)(?:extra_?|engine_?|server_?|sglang_?|runtime_?|additional_?|backend_?|serving_?|launch_?"
@@ -135,14 +138,12 @@ class Structured:
         self.flag_variable(node, own)
         if key == "sglang_config" or "sglang_config" in path:
             variables.update(self.role_environment(key))
-        handled: set[int] = set()
         if self.flag_block(node, key, path, own, variables):
             return
-        if self.container(node, path, own, variables, handled):
-            for name in ("command", "args", "entrypoint", "arguments", "cmd"):
-                value = node.get(name)
-                if value is not None:
-                    handled.add(id(value))
+        handled: set[int] = set()
+        for parts in self.parts(node):
+            if self.container(node, parts, path, own, variables):
+                handled.update(id(part) for part in parts)
         for name_node, value in node.pairs or ():
             if id(value) in handled:
                 continue
@@ -213,29 +214,42 @@ class Structured:
 
     # -------------------------------------------------------------- containers
 
+    def parts(self, node: Node) -> list[list[Node]]:
+        """The commands of a mapping, each with the values that its words stand in.
+
+        A value that is a whole command goes on with no other one, unless it is run that way.
+        """
+        several: list[list[Node]] = []
+        for names in (*((name,) for name in _COMMAND_KEYS), _ARGUMENT_KEYS):
+            value = node.get(*names)
+            if value is None or not _is_words(value):
+                continue
+            alone = self.kind not in _JOINING and self.is_command([value])
+            if not several or (alone and self.is_command(several[-1])):
+                several.append([value])
+            elif names != ("cmd",) or node.get("command") is None:
+                several[-1].append(value)
+        return several
+
+    def is_command(self, parts: Sequence[Node]) -> bool:
+        """Whether values hold a command that starts a server, with its arguments or without."""
+        texts = [
+            word.text
+            for part in parts
+            for word in ([part.source] if part.source is not None else part.scalars())
+        ]
+        return any("sglang" in text for text in texts) and self.commands.starts(texts)
+
     def container(
         self,
         node: Node,
+        parts: list[Node],
         path: tuple[str, ...],
         context: Context,
         environment: Mapping[str, Source],
-        handled: set[int],
     ) -> bool:
-        """A mapping with a command, arguments, or both."""
-        parts: list[Node] = []
-        for name in ("entrypoint", "command", "cmd"):
-            value = node.get(name)
-            if value is not None and (value.source is not None or value.items is not None):
-                parts.append(value)
-                break
-        arguments = node.get(*_ARGUMENT_KEYS[:2])
+        """Words of a command, of its arguments, or of both."""
         whole = node.get("command")
-        if node.get("entrypoint") is not None and whole is not None:
-            arguments = whole
-        if arguments is not None and arguments.pairs is None:
-            parts.append(arguments)
-        if not parts:
-            return False
         if self.kind == "compose":
             parts = [
                 part if part.source is None else replace(part, source=_one_line(part.source))
@@ -649,6 +663,11 @@ class Structured:
         if name is None or key is None:
             return None
         return self.maps.get(name.text, {}).get(key.text)
+
+
+def _is_words(node: Node) -> bool:
+    """Whether a value is a text or a list with texts in it."""
+    return node.source is not None or any(True for _ in node.scalars())
 
 
 def _listed(node: Node | None) -> list[Node]:
