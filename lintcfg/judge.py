@@ -95,6 +95,16 @@ class Judgement:
         out["decode_effective"] = _plain(self.read("fact.decode_backend"))
         return out
 
+    def then(self, findings: Sequence[Finding]) -> str | None:
+        """What a launch that SGLang lets start is known to do, by these findings: `fails`,
+        `answers wrongly`, or None where nothing is known against it.
+        """
+        if self.startup != "starts":
+            return None
+        codes = self.outcome.program.release["codes"]["codes"]
+        known = {codes[finding.code].get("then") for finding in findings if finding.certain}
+        return next((one for one in ("fails", "answers wrongly") if one in known), None)
+
     def read(self, name: str) -> Any:
         """The final value of any name that rules can read."""
         return self.outcome.program.evaluator.reader(name)(self.outcome.state)

@@ -24,6 +24,9 @@ class CodeEntry(_Strict):
 
     name: Name
     severity: Literal["error", "warning", "info"]
+    then: Literal["fails", "answers wrongly"] | None = Field(
+        None, description="what a launch does that SGLang lets start"
+    )
 
 
 class InertFlags(_Strict):

@@ -632,8 +632,166 @@ def test_a_megabyte_in_a_batch_is_answered(
     lines = [json.dumps({"id": 1, "argv": argv, "gpu": "h100"}).encode() for argv in launches]
     start = time.process_time()
     answers = batch(capsys, tmp_path, lines)
-    assert [answer["startup"] for answer in answers] == ["refuses"] * 3
+    assert [answer["startup"] for answer in answers] == ["starts", "refuses", "starts"]
     assert time.process_time() - start < 10
+
+
+#: An image of a release that still had the flag, with a CUDA version of its own.
+PASTED = [
+    "docker", "run", "--gpus", "all", "-p", "30000:30000", "lmsysorg/sglang:v0.5.4-cu126",
+    "python3", "-m", "sglang.launch_server", *LLAMA, "--enable-ep-moe",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("separate", [[], ["--"]])
+def test_a_pasted_command_is_judged_as_in_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, separate: list[str]
+) -> None:
+    (tmp_path / "run.sh").write_text(" ".join(PASTED) + "\n", encoding="utf-8")
+    code, out, _ = run(capsys, "check", "run.sh", "--gpu", "h100", "--output-format", "json")
+    (in_file,) = [one for one in strictly(out) if one["code"] == "ATT105"]
+    pasted = ["--gpu", "h100", "--output-format", "json", *separate, *PASTED]
+    pasted_code, out, _ = run(capsys, *pasted)
+    answer = strictly(out)
+    (alone,) = [one for one in answer["findings"] if one["code"] == "ATT105"]
+    assert (code, pasted_code) == (0, 0)
+    assert (alone["severity"], alone["message"]) == (in_file["severity"], in_file["message"])
+    assert alone["severity"] == "info" and "0.5.4, which this runs on" in alone["message"]
+    assert in_file["basis"] in answer["assumptions"]
+    assert answer["startup"] != "refuses"
+
+
+def test_all_commands_know_what_a_pasted_command_runs_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = json.dumps({"id": 1, "argv": PASTED, "gpu": "h100"}).encode()
+    (answer,) = batch(capsys, tmp_path, [line])
+    (finding,) = [one for one in answer["findings"] if one["code"] == "ATT105"]
+    assert finding["severity"] == "info"
+    done = spawn("exec", "--gpu", "h100", "--", "true", *PASTED)
+    assert done.returncode == 0
+    assert b"0.5.4, which this runs on, still has it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "gpu"),
+    [
+        (["srun", "--gres=gpu:h200:8"], "h200"),
+        (["srun", "--gres", "gpu:h200:8"], "h200"),
+        (["srun", "--gres=gpu:8"], "b200"),
+        (["srun", "--gres=gpu:nothing:8"], None),
+    ],
+)
+def test_a_scheduler_s_words_name_the_machine(
+    capsys: pytest.CaptureFixture[str], command: list[str], gpu: str | None
+) -> None:
+    pasted = [*command, "python3", "-m", "sglang.launch_server", *LLAMA]
+    code, out, err = run(capsys, "--gpu", "b200", "--output-format", "json", *pasted)
+    assert code == 0
+    assert strictly(out)["gpu"] == gpu
+    assert ("unknown GPU 'nothing'" in err) is (gpu is None)
+
+
+def test_a_batch_without_a_model_is_judged_for_every_family(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    argv = ["--attention-backend", "trtllm_mla"]
+    _, out, _ = run(capsys, "--gpu", "b200", "--output-format", "json", *argv)
+    single = strictly(out)
+    assert single["startup"] == "depends"
+    lines = [
+        {"id": "bare", "argv": argv, "gpu": "b200"},
+        {"id": "whole", "argv": ["python3", "-m", "sglang.launch_server", *argv], "gpu": "b200"},
+    ]
+    bare, whole = batch(capsys, tmp_path, [json.dumps(line).encode() for line in lines])
+    assert {**single, "id": "bare"} == bare
+    # A whole command has said all that it says: SGLang misses the model.
+    assert (whole["startup"], whole["stage"]) == ("refuses", "parse")
+
+
+#: Launches that SGLang lets start and that are known not to serve, with what they do then.
+SPOILT = {
+    "fails": ["--gpu", "h100", *LLAMA, "--attention-backend", "fa4"],
+    "answers wrongly": [
+        "--gpu", "mi300x", "--model-path", "unsloth/gpt-oss-20b-BF16", "--attention-backend",
+        "aiter", "--speculative-algorithm", "EAGLE", "--speculative-num-steps", "3",
+        "--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "8",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("then", SPOILT)
+def test_a_launch_that_starts_in_vain_is_told_everywhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, then: str
+) -> None:
+    arguments = SPOILT[then]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 1 and f"starts, and then {then}: 1 error" in out
+    # What the configuration makes of the finding changes nothing about the launch.
+    (tmp_path / "attn-lint.toml").write_text(
+        'severity = {ATT401 = "info", ATT402 = "info"}', encoding="utf-8"
+    )
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and f"starts, and then {then}: " in out
+    line = {"id": 1, "argv": arguments[2:], "gpu": arguments[1]}
+    (answer,) = batch(capsys, tmp_path, [json.dumps(line).encode()])
+    assert (answer["startup"], answer["stage"], answer["then"]) == ("starts", "factory", then)
+    command = ["--", "echo", "python3", "-m", "sglang.launch_server", *arguments[2:]]
+    done = spawn("exec", *arguments[:2], *command)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert f"not started: SGLang would start it, and then it {then}".encode() in done.stderr
+    done = spawn("exec", "--warn-only", *arguments[:2], *command)
+    assert done.returncode == 0 and done.stdout.startswith(b"python3")
+
+
+def test_a_launch_that_starts_says_nothing_of_afterwards(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "attn-lint.toml").write_text(
+        'severity = {deprecated-name = "error"}', encoding="utf-8"
+    )
+    arguments = ["--gpu", "h100", "--model-path", "deepseek-ai/DeepSeek-V3.2"]
+    code, out, _ = run(capsys, *arguments, "--attention-backend", "nsa")
+    assert code == 1 and "starts: 1 error" in out
+
+
+def test_an_open_verdict_tells_where_a_launch_starts_in_vain(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = run(capsys, *LLAMA, "--attention-backend", "fa4")
+    assert re.search(r"^  starts, and then fails, on .*sm90", out, re.MULTILINE)
+    assert re.search(r"^  starts on .*sm100", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--gpu", "h1oo", *LLAMA],
+        ["--gpu", "h1oo", "resolve", *LLAMA],
+        ["suggest", "--gpu", "h1oo", *LLAMA],
+        ["check", "--gpu", "h1oo", "."],
+        ["exec", "--gpu", "h1oo", "--", "true"],
+        ["resolve", "--gpu", "h1oo", "--batch", os.devnull],
+        ["--gpu", "h1oo", "srun", "--gres=gpu:h200:8", "python3", "-m", "sglang.launch_server"],
+    ],
+    ids=["judge", "resolve", "suggest", "check", "exec", "batch", "named by the launch"],
+)
+def test_an_unknown_machine_is_refused_by_every_command(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "unknown GPU 'h1oo'; known ones include" in err and "h100" in err
+
+
+def test_an_unknown_machine_of_the_configuration_is_named_with_its_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "attn-lint.toml").write_text('gpu = "h1oo"', encoding="utf-8")
+    for arguments in (LLAMA, ["exec", "--", "true"], ["check", "."]):
+        code, _, err = run(capsys, *arguments)
+        assert code == 2
+        assert "attn-lint.toml: unknown GPU 'h1oo'; known ones include" in err
 
 
 def test_an_empty_batch_gives_nothing() -> None:

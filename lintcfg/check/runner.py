@@ -11,6 +11,8 @@ from typing import Any
 
 from ...matrix import loader
 from ...matrix.record import replaced
+from ..basis import Options, in_its_time, nearest
+from ..basis import basis as basis_of
 from ..config import Config, PathSettings
 from ..errors import UsageError
 from ..findings import Finding
@@ -18,8 +20,6 @@ from ..judge import Judge, Judgement, Launch
 from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, worth_reading
 from ..launches.command import Commands
 from . import beside, suppress
-from .basis import Basis, Options, nearest, numbers
-from .basis import basis as basis_of
 from .changes import changes_for
 from .configs import Configs, is_release, settings_for
 from .encoding import UTF8, Encoding, Undecodable, decode, narrow
@@ -206,7 +206,7 @@ class Runner:
         config: Config,
         settings: PathSettings,
     ) -> None:
-        basis = basis_of(found, config, settings, self.options)
+        basis = basis_of(found.context, config, settings, self.options)
         if not basis.exact:
             self._note(
                 f"SGLang {basis.asked} is not in the matrix; launches that name it are judged by "
@@ -237,13 +237,13 @@ class Runner:
             if isinstance(judgement, str):
                 report.located.append(self._trouble(report, judgement, found.start))
                 continue
+            judgement = in_its_time(judgement, basis)
             startups.append(judgement.startup)
             for finding in judgement.findings:
                 if found.partial and finding.code == _MISSING:
                     continue
                 if self._foreign(found, finding):
                     continue
-                finding = _in_its_time(finding, judgement, basis)
                 start, end = self._span(found, variant, finding)
                 key = (finding.code, finding.message, start)
                 if key not in seen:
@@ -384,25 +384,6 @@ class Runner:
 
 def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _in_its_time(finding: Finding, judgement: Judgement, basis: Basis) -> Finding:
-    """A name that is gone by now, but not on the older release that the launch runs on."""
-    if basis.exact or finding.label != "parse" or finding.span is None:
-        return finding
-    asked = numbers(basis.asked)
-    for problem in judgement.parsed.problems:
-        history = problem.history
-        if history is None or problem.message != finding.message:
-            continue
-        there = numbers(history["first_seen"]) <= asked < numbers(history["removed_in"])
-        if there:
-            return replaced(
-                finding,
-                severity="info",
-                message=f"{finding.message}; {basis.asked}, which this runs on, still has it",
-            )
-    return finding
 
 
 #: Launchers whose command line is SGLang's own, with flags of theirs beside it.

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from ...matrix.record import replaced
 from .. import options as o
+from ..basis import Basis
 from ..errors import EXIT_CLEAN, InputError, LintError
 from ..flags import strip_command
 from ..json_text import dumps
 from ..judge import Judge, Launch
-from .common import Request
+from .common import Request, judged, to_json, told_basis
 
 #: What a line may hold. `env` is an object of SGLang's variables.
 KEYS = frozenset({"id", "argv", "gpu", "cuda", "model", "draft", "env"})
@@ -74,8 +76,10 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
         if not isinstance(case, dict):
             raise InputError(f"line {number}: not an object")
         ident = _json_only(case.get("id"))
-        launch = _launch(case, number, request)
-        judgement = judge.judge(launch)
+        launch, known = _launch(case, number, request)
+        if known.release != judge.release.name:
+            judge = request.judge(known.release)
+        judgement = judged(judge, launch, known)
     except LintError as error:
         text = str(error)
         if not text.startswith("line "):
@@ -90,13 +94,7 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
             },
         }
     findings = request.filtered(judgement.findings)
-    return {
-        "id": ident,
-        "startup": judgement.startup,
-        "stage": judgement.stage,
-        "findings": [finding.to_json() for finding in findings],
-        "resolved": judgement.resolved(),
-    }
+    return {"id": ident, **to_json(judgement, replaced(request, basis=known), findings)}
 
 
 def _json_only(ident: Any) -> Any:
@@ -108,7 +106,8 @@ def _json_only(ident: Any) -> Any:
     return ident
 
 
-def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
+def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch, Basis]:
+    """The launch of a line and what it is judged for; what the line itself says comes first."""
     unknown = sorted(set(case) - KEYS)
     if unknown:
         raise InputError(
@@ -130,15 +129,22 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> Launch:
     command = strip_command(argv)
     if command.other_program:
         raise InputError(f"line {number}: no SGLang server launch: {command.other_program}")
-    return Launch(
+    known = told_basis(request.given, request.config, command)
+    known = replaced(
+        known, gpu=case.get("gpu") or known.gpu, cuda=case.get("cuda") or known.cuda,
+        own=known.own - {key for key in ("gpu", "cuda") if case.get(key)},
+    )  # fmt: skip
+    launch = Launch(
         command.argv,
         environment={
             **command.environment, **{key: str(value) for key, value in environment.items()},
         },
-        gpu=case.get("gpu") or request.option(o.GPU),
-        cuda=case.get("cuda") or request.option(o.CUDA),
+        gpu=known.gpu,
+        cuda=known.cuda,
         model=case.get("model"),
         draft=case.get("draft"),
         before=command.problems,
         unknown=command.unknown,
+        partial=not command.name,
     )  # fmt: skip
+    return launch, known

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import options as o
-from ..check.basis import numbers
+from ..basis import numbers
 from ..check.encoding import UTF8, Encoding
 from ..check.result import FileReport, Located, Told, told
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, UsageError

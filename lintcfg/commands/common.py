@@ -12,22 +12,30 @@ from ...matrix import loader
 from ...matrix.errors import MatrixDataError
 from ...matrix.record import mutable_record, replaced
 from .. import options as o
-from ..config import Config, find_config, load_config
-from ..errors import EXIT_CLEAN, EXIT_FINDINGS, UsageError
+from ..basis import Basis, Options, basis, in_its_time
+from ..config import Config, PathSettings, find_config, load_config
+from ..errors import EXIT_CLEAN, EXIT_FINDINGS, ConfigError, UsageError
 from ..findings import SEVERITIES, Finding, as_severity
 from ..flags import Command, strip_command
 from ..judge import Judge, Judgement, Launch
+from ..platforms import Platforms
 from ..terminal import Style, shown, wants_color
 
 
 @mutable_record
 class Request:
-    """A command line taken apart: own options, configuration, and the launch."""
+    """A command line taken apart: own options, configuration, and the launch.
+
+    Attributes:
+        environment: SGLang's variables for the launch.
+        basis: what the launch is judged for.
+    """
 
     given: o.Given
     config: Config
     environment: dict[str, str]
     command: Command
+    basis: Basis
 
     def option(self, option: o.Option, default: str | None = None) -> str | None:
         """An option's value: the command line's, else the configuration's."""
@@ -40,20 +48,30 @@ class Request:
     def style(self) -> Style:
         return Style(wants_color(self.given.get(o.COLOR), sys.stdout))
 
-    def judge(self) -> Judge:
-        """The judge of the release asked for."""
+    def judge(self, release: str | None = None) -> Judge:
+        """The judge of a release, by default of the one that the launch is judged by.
+
+        Raises:
+            UsageError: an option names no machine, CUDA version or code.
+            ConfigError: the configuration does.
+        """
         folder = self.given.get(o.MATRIX)
-        release = self.option(o.SGLANG, loader.DEFAULT_RELEASE) or loader.DEFAULT_RELEASE
         try:
-            judge = Judge(loader.load(release=release.removeprefix("v"), folder=folder))
+            judge = Judge(loader.load(release=release or self.basis.release, folder=folder))
         except (TypeError, KeyError, AttributeError, IndexError) as error:
             if folder is None:
                 raise
             problem = f"{folder}: the data does not fit together: {error!r}"
             raise MatrixDataError([problem]) from None
-        patterns = [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)]
-        patterns += [*self.config.select, *self.config.ignore, *self.config.severity]
-        check_codes(judge.statements.codes, patterns)
+        codes = judge.statements.codes
+        check_codes(codes, [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)])
+        check_machine(judge.platforms, self.given.get(o.GPU), self.given.get(o.CUDA))
+        config = self.config
+        try:
+            check_codes(codes, [*config.select, *config.ignore, *config.severity])
+            check_machine(judge.platforms, config.gpu, config.cuda)
+        except UsageError as error:
+            raise ConfigError(f"{config.path}: {error}") from None
         return judge
 
     def launch(self, gpu: str | None) -> Launch:
@@ -62,11 +80,15 @@ class Request:
             self.command.argv,
             environment=self.environment,
             gpu=gpu,
-            cuda=self.option(o.CUDA),
+            cuda=self.basis.cuda,
             before=self.command.problems,
             unknown=self.command.unknown,
             partial=not self.command.name,
         )
+
+    def judged(self, judge: Judge) -> Judgement:
+        """The verdict on the launch."""
+        return judged(judge, self.launch(self.basis.gpu), self.basis)
 
     def filtered(self, findings: Iterable[Finding]) -> list[Finding]:
         """Findings that selection leaves, with configured severities."""
@@ -110,6 +132,32 @@ def of_others(pattern: str) -> bool:
     return re.fullmatch(r"(?:DOC|MAT)\d*", pattern.upper()) is not None
 
 
+def judged(judge: Judge, launch: Launch, known: Basis) -> Judgement:
+    """The verdict on a launch; what its own words say and no machine has is left open."""
+    if known.gpu is not None and "gpu" in known.own:
+        try:
+            judge.platforms.find(known.gpu)
+        except UsageError as error:
+            print(f"note: {error}", file=sys.stderr)
+            launch = replaced(launch, gpu=None)
+    try:
+        judgement = judge.judge(launch)
+    except UsageError:
+        if "cuda" not in known.own:
+            raise
+        judgement = judge.judge(replaced(launch, cuda=None))
+    return in_its_time(judgement, known)
+
+
+def check_machine(platforms: Platforms, gpu: str | None, cuda: str | None) -> None:
+    """Refuse a machine or a CUDA version that there is none of."""
+    if gpu is not None and gpu != "all":
+        platforms.find(gpu)
+    if cuda is not None:
+        # Any machine will do: only the version itself is looked at here.
+        platforms.values(next(r["name"] for r in platforms.rows if r["kind"] == "cuda"), cuda)
+
+
 def check_codes(codes: Mapping[str, Any], patterns: Iterable[str]) -> None:
     """Refuse codes that select, ignore or regrade nothing."""
     names = {entry["name"] for entry in codes.values()}
@@ -148,16 +196,40 @@ def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
             f"this is no SGLang server launch: {command.other_program}; "
             "attn-lint judges `python3 -m sglang.launch_server …` and `sglang serve …`"
         )
+    known = told_basis(given, config, command)
+    return Request(given, config, launch_environment(command), command, known)
+
+
+def launch_environment(command: Command) -> dict[str, str]:
+    """SGLang's variables: this process's own, and those that the command sets."""
     environment = {
         name: value for name, value in os.environ.items() if name.startswith(("SGLANG_", "SGL_"))
     }
     environment.update(command.environment)
-    return Request(given, config, environment, command)
+    return environment
+
+
+def told_basis(given: o.Given, config: Config, command: Command) -> Basis:
+    """What a launch on the command line is judged for: its own words come first, as in files."""
+    context = None
+    # Bare flags name no image and no scheduler, and most commands neither.
+    if command.name and any(":" in word or word.startswith("--gres") for word in command.words):
+        from ..context import of_command
+
+        context = of_command(command.words)
+    options = Options(given.get(o.GPU), given.get(o.CUDA), given.get(o.SGLANG), given.get(o.MATRIX))
+    known = basis(context, config, PathSettings(), options)
+    if known.exact or "sglang" in known.own:
+        return known
+    # Who asks for a release wants that one; only a launch's own may be one that nobody has.
+    return replaced(known, release=known.asked, exact=True)
 
 
 def assumptions(judgement: Judgement, request: Request) -> list[str]:
     """What the verdict rests on that the user did not say."""
     lines = []
+    if not request.basis.exact or request.basis.own:
+        lines.append(request.basis.told)
     if judgement.gpu is None:
         lines.append("GPU not given (--gpu): judged for every class of machine")
     if judgement.model is None and any(f.stage == "model-config" for f in judgement.findings):
@@ -180,6 +252,7 @@ def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding])
     out: dict[str, Any] = {
         "startup": judgement.startup,
         "stage": judgement.stage,
+        "then": judgement.then(findings),
         "release": judgement.outcome.program.release.name,
         "gpu": judgement.gpu,
         "findings": [finding.to_json() for finding in findings],
@@ -188,7 +261,12 @@ def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding])
     }
     if judgement.contexts:
         out["contexts"] = [
-            {"gpu": one.gpu, "family": one.family, "startup": one.judgement.startup}
+            {
+                "gpu": one.gpu,
+                "family": one.family,
+                "startup": one.judgement.startup,
+                "then": one.judgement.then(one.judgement.findings),
+            }
             for one in judgement.contexts
         ]
     return out

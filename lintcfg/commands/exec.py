@@ -15,8 +15,11 @@ from ...matrix.record import replaced
 from .. import options as o
 from ..errors import EXIT_CLEAN, UsageError
 from ..findings import Finding
+from ..platforms import Platforms
 from ..terminal import Style, wants_color
 
+#: The value of --gpu that asks this machine's own driver.
+AUTO = "auto"
 WARN_ONLY = o.Option("--warn-only", None, "start the command whatever is found")
 OPTIONS = (
     o.GPU, o.CUDA, o.SGLANG, o.MATRIX, o.SELECT, o.IGNORE, o.FAIL_ON, o.LINT_CONFIG, o.COLOR,
@@ -68,53 +71,65 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _allowed(given: o.Given, command: list[str]) -> bool:
     """Whether the command may start; says what was found."""
     from ..flags import strip_command
-    from ..judge import Launch
-    from .common import Request, read_config
+    from .common import Request, judged, launch_environment, read_config, told_basis
 
+    config = read_config(given)
+    looks = (given.get(o.GPU) or config.gpu) == AUTO
+    if looks:
+        given.values.pop(o.GPU.name, None)
+        config = replaced(config, gpu=None)
     stripped = strip_command(command)
+    known = told_basis(given, config, stripped)
+    request = Request(given, config, launch_environment(stripped), stripped, known)
+    judge = request.judge()  # what the options get wrong is told whatever is started
     style = Style(wants_color(given.get(o.COLOR), sys.stderr))
     if stripped.other_program:
         _say(f"not a launch that can be judged ({stripped.other_program}); starting it")
         return True
-    environment = {
-        name: value for name, value in os.environ.items() if name.startswith(("SGLANG_", "SGL_"))
-    }
-    environment.update(stripped.environment)
-    request = Request(given, read_config(given), environment, stripped)
-    gpu = request.option(o.GPU)
-    if gpu == "auto":
-        gpu = own_gpu()
-        _say(f"GPU: {gpu}" if gpu else "no GPU was recognised: judged for every class of machine")
-    if gpu == "all":
-        gpu = None
-    judge = request.judge()
-    launch = Launch(
-        stripped.argv, environment=environment, gpu=gpu, cuda=request.option(o.CUDA),
-        before=stripped.problems, unknown=stripped.unknown,
-    )  # fmt: skip
-    try:
-        judgement = judge.judge(launch)
-    except UsageError as error:
-        if given.get(o.GPU) != "auto":
-            raise
-        _say(f"{error}; judged for every class of machine")
-        judgement = judge.judge(replaced(launch, gpu=None))
+    if looks and known.gpu is None:
+        known = replaced(known, gpu=_recognised(judge.platforms))
+    launch = replaced(request.launch(known.gpu), partial=False)
+    judgement = judged(judge, launch, known)
     findings = request.filtered(judgement.findings)
     for finding in findings:
         if finding.certain or given.has(o.VERBOSE):
             _tell(finding, style)
+    then = judgement.then(findings)
     if judgement.startup == "depends":
         _say("whether SGLang starts hangs on what is not known here (--verbose tells)")
-    refuses = judgement.startup == "refuses" or (
-        given.get(o.FAIL_ON) is not None and request.exit_code(findings) != EXIT_CLEAN
-    )
-    if not refuses:
+    elif then is None and any(
+        one.judgement.then(one.judgement.findings) for one in judgement.contexts
+    ):
+        _say("whether it works hangs on what is not known here (--verbose tells)")
+    reason = None
+    if judgement.startup == "refuses":
+        reason = "SGLang would refuse it"
+    elif then is not None:
+        reason = f"SGLang would start it, and then it {then}"
+    elif given.get(o.FAIL_ON) is not None and request.exit_code(findings) != EXIT_CLEAN:
+        reason = f"findings reach --fail-on {given.get(o.FAIL_ON)}"
+    if reason is None:
         return True
     if given.has(WARN_ONLY):
-        _say("this launch would be refused; starting it all the same (--warn-only)")
+        _say(f"starting this launch all the same (--warn-only): {reason}")
         return True
-    _say("this launch is not started: SGLang would refuse it")
+    _say(f"this launch is not started: {reason}")
     return False
+
+
+def _recognised(platforms: Platforms) -> str | None:
+    """The matrix's name of this machine's GPU."""
+    name = own_gpu()
+    if name is None:
+        _say("no GPU was recognised: judged for every class of machine")
+        return None
+    try:
+        found = platforms.find(name)
+    except UsageError as error:
+        _say(f"{error}; judged for every class of machine")
+        return None
+    _say(f"GPU: {name}")
+    return found
 
 
 def _tell(finding: Finding, style: Style) -> None:

@@ -15,7 +15,7 @@ from ..check.runner import Options, Runner
 from ..config import FORMATS, Config, PathSettings
 from ..errors import EXIT_CLEAN, ConfigError, InputError, LintError, UsageError
 from ..findings import Finding, as_severity
-from .common import check_codes, matches, of_others
+from .common import check_codes, check_machine, matches, of_others
 
 FORMAT = o.Option("--output-format", "FORMAT", f"one of {', '.join(FORMATS)}", FORMATS)
 LIST_FORMAT = o.Option("--output-format", "FORMAT", "text or json", ("text", "json"))
@@ -70,7 +70,7 @@ class FileRequest:
         self.runner = Runner(
             Options(
                 self.given.get(o.GPU), self.given.get(o.CUDA), self.given.get(o.SGLANG),
-                Path(folder) if folder else None, self.given.has(REASON),
+                folder, self.given.has(REASON),
             ),
             self.config,
             self.configs,
@@ -109,12 +109,7 @@ class FileRequest:
         check_codes(codes, [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)])
 
     def _check_machine(self, gpu: str | None, cuda: str | None) -> None:
-        platforms = self.runner.default_judge.platforms
-        if gpu is not None and gpu != "all":
-            platforms.find(gpu)
-        if cuda is not None:
-            # Any machine will do: only the version itself is looked at here.
-            platforms.values(next(r["name"] for r in platforms.rows if r["kind"] == "cuda"), cuda)
+        check_machine(self.runner.default_judge.platforms, gpu, cuda)
 
     def _verify(self, config: Config) -> None:
         """Refuse a configuration with values that no release, machine or code has."""

@@ -17,12 +17,11 @@ def run(arguments: Sequence[str]) -> int:
         from .batch import run as batch
 
         return batch(request)
-    gpu = request.option(o.GPU)
-    if gpu == "all":
+    if request.option(o.GPU) == "all":
         from .resolve import by_platform
 
         return by_platform(request)
-    judgement = request.judge().judge(request.launch(gpu))
+    judgement = request.judged(request.judge())
     findings = request.filtered(judgement.findings)
     if request.option(o.FORMAT, "text") == "json":
         print(dumps(to_json(judgement, request, findings)))

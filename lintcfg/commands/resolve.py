@@ -8,10 +8,10 @@ from typing import Any
 from .. import options as o
 from ..json_text import dumps
 from ..judge import RESOLVED_FIELDS, Judgement
-from ..reporters.text import VERDICTS, fails_later, report
+from ..reporters.text import VERDICTS, report
 from ..resolver.engine import Step
 from ..statements import describe_source, shown
-from .common import Request, read_request, to_json
+from .common import Request, judged, read_request, to_json
 
 #: Fields shown even where nothing ever set them.
 ALWAYS = ("attention_backend", "page_size", "kv_cache_dtype", "disable_radix_cache")
@@ -24,10 +24,9 @@ def run(arguments: Sequence[str]) -> int:
         from .batch import run as batch
 
         return batch(request)
-    gpu = request.option(o.GPU)
-    if gpu == "all":
+    if request.option(o.GPU) == "all":
         return by_platform(request)
-    judgement = request.judge().judge(request.launch(gpu))
+    judgement = request.judged(request.judge())
     findings = request.filtered(judgement.findings)
     if request.option(o.FORMAT, "text") == "json":
         print(dumps({**to_json(judgement, request, findings), "trace": trace_json(judgement)}))
@@ -102,14 +101,14 @@ def _is_plain(value: Any) -> bool:
 def by_platform(request: Request) -> int:
     """One line for every machine that the release's data knows."""
     judge = request.judge()
-    cuda = request.option(o.CUDA)
+    cuda = request.basis.cuda
     rows = []
     code = 0
     for row in judge.platforms.rows:
         name = row["name"]
-        if cuda is not None and row["kind"] != "cuda":
+        if cuda is not None and "cuda" not in request.basis.own and row["kind"] != "cuda":
             continue
-        judgement = judge.judge(request.launch(name))
+        judgement = judged(judge, request.launch(name), request.basis)
         findings = request.filtered(judgement.findings)
         code = max(code, request.exit_code(findings, judgement.startup))
         rows.append((row, judgement, findings))
@@ -118,19 +117,26 @@ def by_platform(request: Request) -> int:
         return code
     style = request.style
     width = max(len(row["name"]) for row, _, _ in rows)
-    for row, judgement, findings in rows:
-        kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
-        text = VERDICTS[judgement.startup]
-        if judgement.startup == "starts" and fails_later(findings):
-            kind, text = "error", "starts, fails"
-        verdict = style(kind, f"{text:16}")
+    texts = [_verdict(judgement, findings) for _, judgement, findings in rows]
+    verdict_width = max(len(text) for _, text in texts)
+    for (row, judgement, findings), (kind, text) in zip(rows, texts, strict=True):
+        verdict = style(kind, f"{text:{verdict_width}}")
         gist = _gist(judgement, findings)
         print(f"{row['name']:{width}}  {row['architecture']:7}  {verdict}  {gist}".rstrip())
     return code
 
 
+def _verdict(judgement: Judgement, findings: Sequence[Any]) -> tuple[str, str]:
+    """The verdict with the style that it is shown in."""
+    then = judgement.then(findings)
+    if then is not None:
+        return "error", f"starts, then {then}"
+    kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
+    return kind, VERDICTS[judgement.startup]
+
+
 def _gist(judgement: Judgement, findings: Sequence[Any]) -> str:
-    if judgement.startup == "refuses" or fails_later(findings):
+    if judgement.startup == "refuses" or judgement.then(findings):
         first = next((f for f in findings if f.severity == "error" and f.certain), None)
         return f"{first.code} {first.message}" if first else ""
     if judgement.startup == "unchecked":

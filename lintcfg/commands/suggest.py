@@ -60,8 +60,8 @@ class Candidate:
 def run(arguments: Sequence[str]) -> int:
     """Try every backend on the launch and list those that carry all of it, best first."""
     request = read_request(arguments, o.LAUNCH_OPTIONS)
-    gpu = request.option(o.GPU)
-    if gpu is None or gpu == "all":
+    gpu = request.basis.gpu
+    if gpu is None:
         raise UsageError("suggest needs one machine: --gpu h100 (see `attn-lint matrix show`)")
     judge = request.judge()
     launch, added = complete(without_backends(request.launch(gpu), judge), judge)

@@ -6,8 +6,9 @@ extraction.launches[0].variants[0].words[1].start
 
 from __future__ import annotations
 
+from ..context import Context
 from .files import KINDS, find_launches, kind_of, worth_reading
-from .model import Context, Extraction, Found, Skipped, Variant
+from .model import Extraction, Found, Skipped, Variant
 from .text import Lines, Source
 
 __all__ = [

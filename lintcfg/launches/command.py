@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..context import Context, from_words
 from ..flags import module_at, strip_command
-from .context import from_words
-from .model import Context, Extraction, Found, Variant
+from .model import Extraction, Found, Variant
 from .text import Source, join, made
 
 #: Commands that only talk about what follows them.

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
 
-from .model import Context
+from ..context import GRES, IMAGE, NO_CARDS, Context
 
-_IMAGE = re.compile(
-    r"(?:^|[/\s])(?:sglang(?!-runtime|-router|-gateway)[\w-]*|sgl-dev):[vV]?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
-)
 _UNDATED = re.compile(r"\bsglang:(?!v?\d)\w")
-_CUDA_TAG = re.compile(r":[^\s]*?-cu(\d{2})(\d)\b")
 _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
 )
 #: A comment that is quoted is spoken of, not said.
 _COMMENT = re.compile(r"(?<![`'\"])(?:#|//|<!--|\{/\*)\s*attn-lint:\s*((?:\w+=[\w.+-]+\s*)+)")
-_GRES = re.compile(
-    r"(?:--(?:gres|gpus|gpus-per-node)[= ])(?:gpu:)?([A-Za-z][\w.-]*?)(?=\s|[,:\"']|$)"
-)
 #: A scheduler's demand for nodes of a kind, where the kind is a card's name.
 _CONSTRAINT = re.compile(r"(?:--constraint[= ]|-C )[\"']?([a-z]+\d{2,4}[a-z]?)\b", re.IGNORECASE)
 #: A card as tools for clusters write it, with how many there may be.
@@ -34,35 +26,13 @@ GPU_KEYS = re.compile(
 )
 
 
-def from_image(text: str, context: Context) -> None:
-    """Read the release out of an image's tag."""
-    match = _IMAGE.search(text)
-    if match is not None:
-        context.note("sglang", match.group(1), f"image {text}")
-        cuda = _CUDA_TAG.search(text)
-        if cuda is not None:
-            context.note("cuda", f"{cuda.group(1)}.{cuda.group(2)}", f"image {text}")
-
-
-def from_words(words: Sequence[str], context: Context) -> None:
-    """Read image tags and resource options out of a command line."""
-    for place, text in enumerate(words):
-        if "sgl" in text and ":" in text and (not text.startswith("-") or "image=" in text):
-            from_image(text.partition("image=")[2] or text, context)
-        if text.startswith("--gres"):
-            following = words[place + 1] if place + 1 < len(words) else ""
-            match = _GRES.match(text if "=" in text else f"{text} {following}")
-            if match is not None:
-                context.note("gpu", match.group(1), text)
-
-
 def from_text(text: str, context: Context) -> None:
     """Read scheduler directives and pins out of a whole file."""
     if "#SBATCH" in text or "#PBS" in text:
         for line in text.splitlines():
             if line.startswith("#SBATCH"):
-                card = _GRES.search(line)
-                if card is not None and card.group(1).lower() not in ("gpu", "shard"):
+                card = GRES.search(line)
+                if card is not None and card.group(1).lower() not in NO_CARDS:
                     context.note("gpu", card.group(1), line.strip())
                 wanted = _CONSTRAINT.search(line)
                 if wanted is not None:
@@ -75,7 +45,7 @@ def from_text(text: str, context: Context) -> None:
 
 def from_images(text: str, context: Context) -> None:
     """Take the release of the one image of SGLang that a whole file names."""
-    tags = {match.group(1): match for match in _IMAGE.finditer(text)} if "sgl" in text else {}
+    tags = {match.group(1): match for match in IMAGE.finditer(text)} if "sgl" in text else {}
     if len(tags) == 1 and _UNDATED.search(text) is None:
         ((release, match),) = tags.items()
         context.note("sglang", release, f"image {match.group().strip().strip('/')}")

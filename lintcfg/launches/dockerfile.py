@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ..context import Context, from_image
 from . import shell
 from .command import Commands
-from .context import from_image
 from .json_tree import unescaped
-from .model import Context, Extraction
+from .model import Extraction
 from .text import Source, join
 
 _PARSERS: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..context import Context
 from .text import Source
 
 #: Names of variables whose values are nobody's business.
@@ -19,28 +20,6 @@ class Variant:
     words: tuple[Source, ...]
     environment: tuple[tuple[str, str], ...] = ()
     open_environment: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class Context:
-    """Where a launch runs, as the file says; `origin` tells which part of it said so."""
-
-    gpu: str | None = None
-    sglang: str | None = None
-    cuda: str | None = None
-    model: str | None = None
-    origin: dict[str, str] = field(default_factory=dict)
-
-    def note(self, name: str, value: str | None, origin: str) -> None:
-        """Keep the first value told for a name."""
-        if value and getattr(self, name) is None:
-            setattr(self, name, value)
-            self.origin[name] = origin
-
-    def fill(self, other: Context) -> None:
-        """Take what the other knows and this one does not."""
-        for name in ("gpu", "sglang", "cuda", "model"):
-            self.note(name, getattr(other, name), other.origin.get(name, ""))
 
 
 @dataclass(slots=True)

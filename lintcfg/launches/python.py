@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..context import Context
 from . import shell
 from .command import Commands, keyed
 from .context import CARD
-from .model import TOO_DEEP, Context, Extraction
+from .model import TOO_DEEP, Extraction
 from .text import MASK, MOST_WORDS, Lines, Source, aligned, capped, join, made
 
 #: Classes that start an engine from keyword arguments named like flags.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..context import Context
 from .command import TALKERS, Commands
-from .model import Context, Extraction
+from .model import Extraction
 from .text import MASK, MOST_WORDS, Source, capped, join, made
 
 #: More ways through a script than this are folded together.

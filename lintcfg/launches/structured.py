@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ..context import Context, from_image
 from . import shell
 from .command import Commands, keyed
-from .context import CARD, GPU_KEYS, from_image
-from .model import Context, Extraction
+from .context import CARD, GPU_KEYS
+from .model import Extraction
 from .text import MASK, Source, join, made
 from .tree import Document, Node
 

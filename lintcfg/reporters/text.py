@@ -46,8 +46,9 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     release = judgement.outcome.program.release.name
     kind = {"starts": "good", "refuses": "error"}.get(judgement.startup, "warning")
     verdict = VERDICTS[judgement.startup]
-    if judgement.startup == "starts" and fails_later(certain):
-        kind, verdict = "error", "starts, and then fails"
+    then = judgement.then(certain)
+    if then is not None:
+        kind, verdict = "error", f"starts, and then {then}"
     line = style(kind, f"SGLang {release} {verdict}")
     if judgement.startup == "refuses":
         line += f" {STAGES.get(judgement.stage, judgement.stage)}"
@@ -67,11 +68,6 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         print(f"    {head} {finding.message}{_where(finding, judgement)}")
     for text in assumptions(judgement, request):
         print(style("dim", f"  {text}"))
-
-
-def fails_later(findings: Sequence[Finding]) -> bool:
-    """Whether a launch that SGLang lets start is known to fail or to compute something else."""
-    return any(finding.certain and finding.severity == "error" for finding in findings)
 
 
 def _counted(findings: Sequence[Finding]) -> str:
@@ -112,15 +108,17 @@ def by_verdict(judgement: Judgement) -> list[str]:
     label = _labels(judgement)
     answers: dict[tuple[str | None, str], list[str]] = {}
     for context in judgement.contexts:
-        key = (context.family, context.judgement.startup)
-        answers.setdefault(key, []).append(label[context.gpu])
+        one = context.judgement
+        then = one.then(one.findings)
+        text = f"starts, and then {then}" if then else VERDICTS[one.startup]
+        answers.setdefault((context.family, text), []).append(label[context.gpu])
     gpus = {context.gpu for context in judgement.contexts}
     lines: dict[str, list[str]] = {}
-    for (family, startup), where in answers.items():
-        text = VERDICTS[startup]
+    for (family, text), where in answers.items():
         alone = len({s for f, s in answers if f == family}) == 1
         if len(gpus) > 1 and not alone:
-            text += f" on {', '.join(dict.fromkeys(where))}"
+            text += ", on " if "," in text else " on "
+            text += ", ".join(dict.fromkeys(where))
         lines.setdefault(text, []).append(family or "")
     return [
         f"{', '.join(families)} models: {text}" if families != [""] else text

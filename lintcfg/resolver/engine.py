@@ -23,6 +23,8 @@ Startup = Literal["starts", "refuses", "depends", "unchecked"]
 
 _NESTED = frozenset({"rules", "use", "choose", "each"})
 _SPECIAL = frozenset({"warn", "advise", "unchecked", "worker", "stop"})
+#: The label of stages that are ours and not SGLang's.
+ADVICE = "advice"
 #: Models whose traits are kept under their full names.
 RENAMED = 512
 
@@ -263,7 +265,7 @@ class Program:
         for stage in self.stages:
             run.stage, run.label = stage.name, stage.label
             self._run(stage.rules, run)
-            if not run.refused and not run.unchecked:
+            if not run.refused and not run.unchecked and stage.label != ADVICE:
                 run.stopped_at = stage.label
         startup: Startup = "starts"
         if run.refused:

@@ -1,0 +1,157 @@
+"""What a launch is judged for: machine, CUDA version and release, and what told them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..matrix import loader
+from ..matrix.record import mutable_record, record, replaced
+from .config import Config, PathSettings
+from .findings import SEVERITIES, Finding
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .judge import Judgement
+
+
+@mutable_record
+class Options:
+    """What the command line asks for."""
+
+    gpu: str | None = None
+    cuda: str | None = None
+    sglang: str | None = None
+    folder: str | None = None
+    require_reason: bool = False
+
+
+@record
+class Basis:
+    """What a launch is judged for.
+
+    Attributes:
+        asked: the release that the launch runs on, as far as anything tells.
+        release: the one of the matrix that it is judged by; `exact` where that is the same.
+        told: both in words, with what they were taken from.
+        own: names of what the launch itself says.
+    """
+
+    gpu: str | None
+    cuda: str | None
+    asked: str
+    release: str
+    exact: bool
+    told: str
+    own: frozenset[str] = frozenset()
+
+
+def basis(
+    context: Context | None, config: Config, settings: PathSettings, options: Options
+) -> Basis:
+    """Put together what is known of where a launch runs.
+
+    What its file or its own words say comes first, then the configuration for its path, then the
+    command line and the configuration's own defaults.
+    """
+    parts = []
+    gpu, origin = _first(
+        _said(context, "gpu"), (settings.gpu, "configuration"), (options.gpu, "given"),
+        (config.gpu, "configuration"),
+    )  # fmt: skip
+    if gpu == "all":
+        gpu = None
+    if gpu is not None:
+        parts.append(f"gpu {gpu} ({origin})")
+    cuda = _said(context, "cuda")[0] or settings.cuda or options.cuda or config.cuda
+    asked, origin = _first(
+        _said(context, "sglang"), (settings.sglang, "configuration"), (options.sglang, "given"),
+        (config.sglang, "configuration"),
+    )  # fmt: skip
+    if asked is not None:
+        parts.append(f"sglang {asked} ({origin})")
+    asked = (asked or loader.DEFAULT_RELEASE).removeprefix("v")
+    release, exact = (asked, True) if options.folder is not None else nearest(asked)
+    if not exact:
+        parts.append(f"judged by {release}")
+    own = frozenset(name for name in ("gpu", "cuda", "sglang") if _said(context, name)[0])
+    return Basis(gpu, cuda, asked, release, exact, ", ".join(parts), own)
+
+
+def _said(context: Context | None, name: str) -> tuple[str | None, str]:
+    """What the launch itself says, and where in it."""
+    if context is None:
+        return None, ""
+    return getattr(context, name), context.origin.get(name, "file")
+
+
+def _first(*told: tuple[str | None, str]) -> tuple[str | None, str]:
+    return next(((value, origin) for value, origin in told if value), (None, ""))
+
+
+_nearest: dict[str, tuple[str, bool]] = {}
+
+
+def nearest(release: str) -> tuple[str, bool]:
+    """The release of the matrix that is nearest to one asked for, and whether it is that one."""
+    found = _nearest.get(release)
+    if found is None:
+        known = [loader.DEFAULT_RELEASE]
+        if release not in known:
+            known = loader.releases() or known
+        if release in known:
+            found = release, True
+        else:
+            asked = numbers(release)
+            later = [name for name in known if numbers(name) >= asked]
+            found = (later[0] if later else known[-1]), False
+        _nearest[release] = found
+    return found
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """A release's numbers, to be compared; what follows the third one does not count."""
+    parts = []
+    for part in release.removeprefix("v").split(".")[:3]:
+        digits = "".join(character for character in part if character.isdecimal())
+        parts.append(int(digits[:18] or 0))  # Python refuses to read thousands of digits
+    return tuple(parts)
+
+
+def in_its_time(judgement: Judgement, basis: Basis) -> Judgement:
+    """The judgement with names that are gone by now, but not on the launch's older release."""
+    if basis.exact:
+        return judgement
+    there = {
+        problem.message
+        for problem in judgement.parsed.problems
+        if _is_there(problem.history, numbers(basis.asked))
+    }
+    if not there:
+        return judgement
+    refusals = [problem for problem in judgement.parsed.problems if problem.refuses]
+    startup, stage = judgement.startup, judgement.stage
+    if stage == "parse" and all(problem.message in there for problem in refusals):
+        startup, stage = judgement.outcome.startup, judgement.outcome.stage
+    findings = [
+        _told_in_time(finding, basis) if finding.message in there else finding
+        for finding in judgement.findings
+    ]
+    findings.sort(key=lambda one: (not one.certain, SEVERITIES.index(one.severity)))
+    return replaced(judgement, startup=startup, stage=stage, findings=findings)
+
+
+def _is_there(history: object, asked: tuple[int, ...]) -> bool:
+    """Whether a name that a release had is there at the time of another."""
+    if not isinstance(history, dict):
+        return False
+    return numbers(history["first_seen"]) <= asked < numbers(history["removed_in"])
+
+
+def _told_in_time(finding: Finding, basis: Basis) -> Finding:
+    if finding.label != "parse" or finding.span is None:
+        return finding
+    return replaced(
+        finding,
+        severity="info",
+        message=f"{finding.message}; {basis.asked}, which this runs on, still has it",
+    )
