@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+import torch.nn.attention.flex_attention as flex_module
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
 from ..interface.base import AttentionBackend
@@ -137,9 +138,25 @@ def _power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """Let flex_attention run as it is.
+
+    Left to itself it traces each new shape even where nothing is compiled, which takes some thirty
+    times as long as a small call. A torch that has no such switch traces, and is as right.
+    """
+    switch = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    before = getattr(flex_module, switch, False)
+    setattr(flex_module, switch, True)
+    try:
+        yield
+    finally:
+        setattr(flex_module, switch, before)
+
+
 @functools.cache
 def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
-    """flex_attention as one traced function; eagerly, what was traced is run as it is."""
+    """flex_attention with or without a cap and sums, compiled or as torch has it."""
 
     def attend(
         q: torch.Tensor,
@@ -181,9 +198,13 @@ def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | No
         out, aux = call(return_aux=AuxRequest(lse=True))
         return out, aux.lse
 
-    traced = torch.compile(
-        attend, backend="inductor" if compiled else "eager", dynamic=True, fullgraph=True
-    )
+    def eager(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+        with _untraced():
+            return attend(*args, **kwargs)
+
+    if not compiled:
+        return eager
+    traced = torch.compile(attend, dynamic=True, fullgraph=True)
 
     def call(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         # Numbers stay numbers in the kernel. Past the limit torch would fall back to the eager

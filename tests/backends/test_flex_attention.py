@@ -96,6 +96,19 @@ def test_windows_of_any_size(window: int) -> None:
     assert run(draw(request, 3, longest=40, window=window)) < 1e-6
 
 
+def test_nothing_is_traced_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles(*arguments: Any, **settings: Any) -> Any:
+        raise AssertionError("torch.compile is called")
+
+    monkeypatch.setattr(torch, "compile", compiles)
+    flex._flex.cache_clear()
+    switch = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    before = getattr(flex.flex_module, switch)
+    for traits in ({}, {"sinks": True, "logit_cap": True}):
+        assert run(draw(replace(MHA, **traits), 5, longest=40)) < 1e-6
+    assert getattr(flex.flex_module, switch) is before
+
+
 @pytest.mark.parametrize("traits", [{"kv_dtype": "fp4_e2m1"}])
 def test_refused(traits: dict[str, Any]) -> None:
     drawn = draw(replace(MHA, **traits), 0, longest=20)
