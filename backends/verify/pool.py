@@ -161,6 +161,25 @@ class Worker:
         )
 
 
+def groups_of(tasks: Sequence[Task], *, by_weight: bool) -> dict[tuple[str, str], deque[Task]]:
+    """Tasks by backend and cell; the heaviest first, so that no process ends long after the rest.
+
+    With a deadline they stay in order: what is light and many must not wait for what is heavy.
+    """
+    groups: dict[tuple[str, str], deque[Task]] = {}
+    for task in tasks:
+        groups.setdefault((task.backend, task.probe.cell), deque()).append(task)
+    if not by_weight:
+        return groups
+    return dict(sorted(groups.items(), key=lambda item: -sum(map(_weight, item[1]))))
+
+
+def _weight(task: Task) -> int:
+    """What a task costs beside others, roughly: queries and keys both grow with the page."""
+    request = task.request
+    return 0 if task.refusals else request.q_heads * (request.page_size + 48) ** 2
+
+
 def run_all(
     tasks: Sequence[Task],
     settings: Settings,
@@ -171,9 +190,7 @@ def run_all(
 
     A task that the deadline left out has no result.
     """
-    groups: dict[tuple[str, str], deque[Task]] = {}
-    for task in tasks:
-        groups.setdefault((task.backend, task.probe.cell), deque()).append(task)
+    groups = groups_of(tasks, by_weight=settings.deadline is None)
     lock = threading.Lock()
     busy: dict[str, int] = {}
     results: dict[tuple[str, str, str, str], Result] = {}
@@ -196,7 +213,7 @@ def run_all(
         try:
             while (found := next_group(last)) is not None:
                 backend, group = found
-                if last is not None and backend != last:
+                if last is not None and backend != last and group[0].request.device != "cpu":
                     worker.close()  # what the last backend left on the device goes with it
                 last = backend
                 for task in group:

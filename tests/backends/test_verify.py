@@ -15,7 +15,7 @@ from attn_lint.backends.interface.capabilities import Capabilities
 from attn_lint.backends.torch_native.capabilities import CAPABILITIES
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.outcome import Outcome
-from attn_lint.backends.verify.pool import Result, Settings, run_all
+from attn_lint.backends.verify.pool import Result, Settings, groups_of, run_all
 from attn_lint.backends.verify.probes import Task, catalogue, plan
 
 HERE = Path(__file__).parent
@@ -116,3 +116,12 @@ def test_a_deadline_leaves_out_what_it_must() -> None:
     tasks = tasks_of("talks", CAPABILITIES, "decode")
     settings = Settings(range(1), 1, 60, deadline=0.0, environment=ENVIRONMENT)
     assert run_all(tasks, settings, []) == []
+
+
+def test_what_is_heavy_comes_first_but_not_with_a_deadline() -> None:
+    """Else one process ends long after the others; with little time what is light must not wait."""
+    tasks = tasks_of("talks", CAPABILITIES, "decode", "page_sizes", "logit_cap", "mla_heads")
+    cells = [cell for _, cell in groups_of(tasks, by_weight=True)]
+    assert cells == ["mla_heads", "page_sizes", "decode", "logit_cap"]
+    cells = [cell for _, cell in groups_of(tasks, by_weight=False)]
+    assert cells == ["decode", "page_sizes", "logit_cap", "mla_heads"]
