@@ -19,7 +19,12 @@ SplitTable = dict[Capability, dict[SplitKey, dict[int, SplitLaunch]]]
 ExtendTable = dict[Capability, dict[ShapeKey, ExtendLaunch]]
 
 #: capability → shape → batch size → launch
-TUNED_SPLIT: SplitTable = {}
+TUNED_SPLIT: SplitTable = {(9, 0): {(False, 128, 128, 2, 2, 16): {1: (16, 64, 2, 5, 2, True),
+                                        16: (16, 32, 1, 5, 3, True),
+                                        64: (16, 32, 1, 3, 5, True)},
+          (True, 576, 512, 2, 2, 64): {1: (64, 64, 8, 3, 1, False),
+                                       16: (64, 64, 8, 3, 1, True),
+                                       64: (64, 64, 8, 3, 1, True)}}}  # fmt: skip
 
 #: capability → shape → launch, for prompts longer than a few tokens
-TUNED_EXTEND: ExtendTable = {}
+TUNED_EXTEND: ExtendTable = {}  # fmt: skip
