@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,37 +15,16 @@ from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..library import modules, paged
 from ..library.driver import share_driver
-from ..library.graphs import GraphTable, Shape
 from ..library.kinds import kv_buffers, scales_of
 from ..library.masks import tree_words
-from ..library.paging import (
-    columns_of,
-    key_bounds,
-    kv_lens_on_device,
-    most_columns,
-    page_table,
-    query_bounds,
-)
-from ..library.tails import TailCleaner
+from ..library.paging import key_bounds, query_bounds
+from ..library.tables import PassTables, TabledPass
 from ..library.warm import warm_up
 from .capabilities import CAPABILITIES
 
 #: Semaphores and scratch of XQA; the counters of the generated kernels. Zeroed before first use.
 WORKSPACE_BYTES = 128 << 20
 _E4M3_LARGEST = 448.0
-
-
-@dataclass(slots=True)
-class Metadata:
-    """What a pass of decode, verify or generated extend reads."""
-
-    table: torch.Tensor  # int32 [batch, columns]
-    kv_lens: torch.Tensor  # int32 [batch]
-    max_kv_len: int
-    queries: int  # of each row
-    words: torch.Tensor | None = None  # uint16 [batch, queries, words]
-    q_bounds: torch.Tensor | None = None  # int32 [batch + 1], of a generated extend
-    kv_bounds: torch.Tensor | None = None
 
 
 class TRTLLMHAAttnBackend(AttentionBackend):
@@ -61,15 +39,10 @@ class TRTLLMHAAttnBackend(AttentionBackend):
         self.kernel = "trtllm-gen" if capability is not None and capability[0] == 10 else "xqa"
         self._workspace: torch.Tensor | None = None
         self._extend_wrappers: paged.PagedWrappers | None = None
-        self._table = GraphTable()
-        self._captured: dict[Shape, Metadata] = {}
-        self._metadata: Metadata | None = None
+        self._is_e4m3 = self.token_to_kv_pool.kv_cache_dtype == "fp8_e4m3"
         # XQA on e4m3 loads whole pages; all else leaves unused slots alone.
-        self._tails = (
-            TailCleaner(self.token_to_kv_pool, [layer.layer_id for layer in runner.layers])
-            if self.token_to_kv_pool.kv_cache_dtype == "fp8_e4m3"
-            else None
-        )
+        self._tables = PassTables(runner, self._more, clean_tails=self._is_e4m3)
+        self._pass: TabledPass | None = None
 
     # What it carries
 
@@ -85,7 +58,7 @@ class TRTLLMHAAttnBackend(AttentionBackend):
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         super().init_cuda_graph_state(max_bs, max_num_tokens)
-        self._table.allocate(max_bs, most_columns(self.req_to_token_pool), self.device)
+        self._tables.allocate(max_bs)
         if self.kernel == "xqa":
             self._fa2().allocate(max_bs)
 
@@ -101,53 +74,22 @@ class TRTLLMHAAttnBackend(AttentionBackend):
         if batch.forward_mode.is_extend() and self.kernel == "xqa":
             self._fa2().plan(batch, captured=captured)
         else:
-            if self._tails is not None:
-                self._tails.clean(batch)
-            self._metadata = self._static(batch) if captured else self._eager(batch)
+            self._pass = self._tables.prepare(batch, captured=captured)
         if in_capture:
             warm_up(self, batch)
 
-    def _eager(self, batch: ForwardBatch) -> Metadata:
-        metadata = Metadata(
-            table=page_table(batch, columns_of(batch)),
-            kv_lens=kv_lens_on_device(batch),
-            max_kv_len=batch.max_kv_len,
-            queries=batch.query_lens_cpu[0],
-            words=tree_words(batch) if self._takes_words(batch) else None,
-        )
+    def _more(self, batch: ForwardBatch) -> dict[str, torch.Tensor]:
+        """Bounds of a generated extend; which drafts see which, for XQA.
+
+        XQA takes every verify of more than one token as a tree.
+        """
         if batch.forward_mode.is_extend():
-            metadata.q_bounds, metadata.kv_bounds = query_bounds(batch), key_bounds(batch)
-        return metadata
-
-    def _static(self, batch: ForwardBatch) -> Metadata:
-        """The static metadata of a graph, filled for this batch."""
-        shape = Shape.of(batch)
-        if shape not in self._captured:
-            self._captured[shape] = Metadata(
-                table=self._table.of(batch),
-                kv_lens=torch.zeros(batch.batch_size, dtype=torch.int32, device=self.device),
-                max_kv_len=self.req_to_token_pool.max_context_len,
-                queries=batch.query_lens_cpu[0],
-                words=tree_words(batch) if self._takes_words(batch) else None,
-            )
-            if batch.forward_mode.is_extend():
-                bounds = self._captured[shape]
-                bounds.q_bounds, bounds.kv_bounds = query_bounds(batch), key_bounds(batch)
-        metadata = self._captured[shape]
-        page_table(batch, columns_of(batch), out=metadata.table)
-        metadata.kv_lens.copy_(kv_lens_on_device(batch))
-        if metadata.words is not None:
-            # Bits are moved as int16: not every torch copies uint16 everywhere.
-            metadata.words.view(torch.int16).copy_(tree_words(batch).view(torch.int16))
-        if metadata.q_bounds is not None and metadata.kv_bounds is not None:
-            metadata.q_bounds.copy_(query_bounds(batch))
-            metadata.kv_bounds.copy_(key_bounds(batch))
-        return metadata
-
-    def _takes_words(self, batch: ForwardBatch) -> bool:
-        """XQA takes every verify of more than one token as a tree."""
+            return {"query_bounds": query_bounds(batch), "key_bounds": key_bounds(batch)}
         spec = batch.spec_info
-        return self.kernel == "xqa" and spec is not None and spec.draft_token_num > 1
+        if self.kernel == "xqa" and spec is not None and spec.draft_token_num > 1:
+            # Bits are moved as int16: not every torch copies uint16 everywhere.
+            return {"words": tree_words(batch).view(torch.int16)}
+        return {}
 
     # Attention
 
@@ -158,28 +100,27 @@ class TRTLLMHAAttnBackend(AttentionBackend):
         batch: ForwardBatch,
         sinks: torch.Tensor | None,
     ) -> torch.Tensor:
-        metadata = self._metadata
-        assert metadata is not None, "planned by init_forward_metadata"
+        now = self._pass
+        assert now is not None, "planned by init_forward_metadata"
         k_scale, v_scale = scales_of(layer, self.token_to_kv_pool)
         out = q.new_empty(q.shape)
+        words = now.more.get("words")
         self._fi.decode.trtllm_batch_decode_with_kv_cache(
             query=self._query(q),
             kv_cache=kv_buffers(self.token_to_kv_pool, layer.layer_id),
             workspace_buffer=self._space(),
-            block_tables=metadata.table,
-            seq_lens=metadata.kv_lens.view(torch.uint32)
-            if self.kernel == "xqa"
-            else metadata.kv_lens,
-            max_seq_len=metadata.max_kv_len,
+            block_tables=now.table,
+            seq_lens=now.kv_lens.view(torch.uint32) if self.kernel == "xqa" else now.kv_lens,
+            max_seq_len=now.max_kv_len,
             bmm1_scale=layer.scaling * k_scale,
             bmm2_scale=v_scale,
             window_left=layer.sliding_window_size,
-            out=self._shaped(out, metadata),
+            out=self._shaped(out, now.max_q_len),
             sinks=sinks,
             kv_layout="NHD",
             backend=self.kernel,
-            q_len_per_req=metadata.queries,
-            mask=metadata.words,
+            q_len_per_req=now.max_q_len,
+            mask=None if words is None else words.view(torch.uint16),
         )
         return out
 
@@ -194,23 +135,23 @@ class TRTLLMHAAttnBackend(AttentionBackend):
     ) -> torch.Tensor:
         if self.kernel == "xqa":
             return self._fa2().run(q, layer, sinks)
-        metadata = self._metadata
-        assert metadata is not None, "planned by init_forward_metadata"
+        now = self._pass
+        assert now is not None, "planned by init_forward_metadata"
         k_scale, v_scale = scales_of(layer, self.token_to_kv_pool)
         out = q.new_empty(q.shape)
         self._fi.prefill.trtllm_batch_context_with_kv_cache(
             query=self._query(q),
             kv_cache=kv_buffers(self.token_to_kv_pool, layer.layer_id),
             workspace_buffer=self._space(),
-            block_tables=metadata.table,
-            seq_lens=metadata.kv_lens,
-            max_q_len=max(batch.query_lens_cpu),
-            max_kv_len=metadata.max_kv_len,
+            block_tables=now.table,
+            seq_lens=now.kv_lens,
+            max_q_len=now.max_q_len,
+            max_kv_len=now.max_kv_len,
             bmm1_scale=layer.scaling * k_scale,
             bmm2_scale=v_scale,
             batch_size=batch.batch_size,
-            cum_seq_lens_q=metadata.q_bounds,
-            cum_seq_lens_kv=metadata.kv_bounds,
+            cum_seq_lens_q=now.more["query_bounds"],
+            cum_seq_lens_kv=now.more["key_bounds"],
             window_left=layer.sliding_window_size,
             out=out,
             kv_layout="NHD",
@@ -232,14 +173,14 @@ class TRTLLMHAAttnBackend(AttentionBackend):
 
     def _query(self, q: torch.Tensor) -> torch.Tensor:
         """Queries as the kernel wants them: the generated ones pair an e4m3 cache with e4m3."""
-        if self.kernel == "trtllm-gen" and self._tails is not None:
+        if self.kernel == "trtllm-gen" and self._is_e4m3:
             return q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(torch.float8_e4m3fn)
         return q
 
-    def _shaped(self, out: torch.Tensor, metadata: Metadata) -> torch.Tensor:
+    def _shaped(self, out: torch.Tensor, queries: int) -> torch.Tensor:
         """The output as XQA takes it: [batch, queries, heads, dim] where a row has several."""
-        if self.kernel == "xqa" and metadata.queries > 1:
-            return out.view(-1, metadata.queries, *out.shape[1:])
+        if self.kernel == "xqa" and queries > 1:
+            return out.view(-1, queries, *out.shape[1:])
         return out
 
 

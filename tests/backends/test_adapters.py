@@ -147,9 +147,8 @@ def held_by(backend: Any) -> list[int]:
             wrapper = getattr(planned, "wrapper", planned)
             assert wrapper.buffers is not None, "planned without the buffers of a graph"
             found += [x.data_ptr() for x in wrapper.buffers.values() if x is not None]
-        if (metadata := getattr(engine, "_metadata", None)) is not None:
-            tensors = (getattr(metadata, a, None) for a in ("table", "kv_lens", "words"))
-            found += [x.data_ptr() for x in tensors if x is not None]
+        if (now := getattr(engine, "_pass", None)) is not None:
+            found += [x.data_ptr() for x in (now.table, now.kv_lens, *now.more.values())]
     return found
 
 
