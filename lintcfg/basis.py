@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ..matrix import loader
@@ -43,6 +44,11 @@ class Basis:
     exact: bool
     told: str
     own: frozenset[str] = frozenset()
+
+    @property
+    def older(self) -> bool:
+        """Whether the launch runs on a release before the one that it is judged by."""
+        return not self.exact and numbers(self.asked) < numbers(self.release)
 
 
 def basis(
@@ -112,7 +118,7 @@ def numbers(release: str) -> tuple[int, ...]:
     """A release's numbers, to be compared; what follows the third one does not count."""
     parts = []
     for part in release.removeprefix("v").split(".")[:3]:
-        digits = "".join(character for character in part if character.isdecimal())
+        digits = "".join(takewhile(str.isdecimal, part))  # 22rc1 comes before 23
         parts.append(int(digits[:18] or 0))  # Python refuses to read thousands of digits
     return tuple(parts)
 

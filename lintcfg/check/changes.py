@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..basis import Basis, numbers
 from ..findings import Finding
 from ..flags import FlagTable, ParseProblem
 from ..judge import Judgement
@@ -15,6 +16,7 @@ from ..launches import Source, Variant
 _RENAMED = frozenset({"removed", "deprecated", "ambiguous"})
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _OLD_PARSE = "parse"
+_DEPRECATED = "deprecated-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,16 @@ class Change:
 
 
 def changes_for(
-    finding: Finding, judgement: Judgement, variant: Variant, flags: FlagTable, *, exact: bool
+    finding: Finding, judgement: Judgement, variant: Variant, flags: FlagTable, basis: Basis
 ) -> tuple[Change, ...]:
     """Changes that together cure a finding; none where nothing is known to.
 
-    `exact` tells that the launch is judged by the release it runs on. On another one a new name
-    may not be known yet, so that a person has to decide.
+    Where the launch is judged by another release than the one it runs on, a person has to decide;
+    and what an older release still takes stays as it is, for the newer name may not be there yet.
     """
     problems = _problems(finding, judgement)
+    if basis.older and _is_of_its_time(finding, problems, basis):
+        return ()
     if problems and len(problems[0].replacements) > 1:
         return ()  # which of them is meant is for a person to say
     if problems and problems[0].kind in _RENAMED and problems[0].replacements:
@@ -71,7 +75,7 @@ def changes_for(
             renamed = tuple(change for change in found if change is not None)
             if len(renamed) < len(found):
                 return ()
-            return renamed if exact else tuple(_unsafe(change) for change in renamed)
+            return renamed if basis.exact else tuple(_unsafe(change) for change in renamed)
         valued = [_valued(p.index, p.end, p.replacements[0], variant) for p in problems]
         # What a value is called now may do something else: the release only knows what is near.
         return tuple(_unsafe(change) for change in valued if change is not None)
@@ -79,8 +83,16 @@ def changes_for(
     for fix in finding.fixes:
         change = _fixed(fix.field, fix.value, finding, judgement, variant, flags)
         if change is not None:
-            changes.append(change if fix.safe and exact else _unsafe(change))
+            changes.append(change if fix.safe and basis.exact else _unsafe(change))
     return tuple(changes)
+
+
+def _is_of_its_time(finding: Finding, problems: Sequence[ParseProblem], basis: Basis) -> bool:
+    """Whether a finding is about a name that the launch's own, older release has, or lacks yet."""
+    history = problems[0].history if problems else None
+    if history is None:
+        return finding.name == _DEPRECATED
+    return numbers(basis.asked) < numbers(history["removed_in"])
 
 
 def _unsafe(change: Change) -> Change:

@@ -35,6 +35,11 @@ _BARE_NAMES = frozenset({"python", "notebook"})
 #: Formats whose commands are lines.
 _LINES = frozenset({"makefile", "justfile", "systemd"})
 
+#: Verdicts on a launch, the better ones first.
+_LESS_SURE = {"starts": 0, "unchecked": 0, "depends": 1, "refuses": 2}
+
+#: Reads a file's text again and reports on it.
+Check = Callable[[str, str], FileReport]
 #: A word, told by its place: what stands twice in a launch may come from one variable.
 _Key = tuple[int, int, str]
 _Signature = list[tuple[object, ...]]
@@ -53,7 +58,7 @@ class _Plan:
 class Fixer:
     """Fixes the findings of files that `check` reads."""
 
-    def __init__(self, check: Callable[[str, str], FileReport], *, unsafe: bool) -> None:
+    def __init__(self, check: Check, *, unsafe: bool) -> None:
         self.check = check
         self.unsafe = unsafe
         self.attempts = 0
@@ -75,10 +80,6 @@ class Fixer:
             seen.add(after.lines.text)
             report = after
         return report.lines.text, report
-
-    def fixable(self, report: FileReport) -> bool:
-        """Whether there is anything to try."""
-        return any(True for _ in self._plans(report))
 
     # ------------------------------------------------------------------- plans
 
@@ -179,6 +180,40 @@ class Fixer:
         return after if _cured(report, after, plans) else None
 
 
+def mark_fixable(report: FileReport, check: Check) -> None:
+    """Tell of each finding whether fixes that would be kept cure it, and of which kind they are."""
+    open_ones = [one for one in report.located if one.changes and one.finding.certain]
+    for kind, unsafe in (("safe", False), ("unsafe", True)):
+        if not open_ones or not (unsafe or any(one.is_safe for one in open_ones)):
+            continue
+        _, after = Fixer(check, unsafe=unsafe).fixed(report)
+        gone = {id(one) for one in _gone(report, after)}
+        for one in open_ones:
+            if id(one) in gone:
+                one.fixable = kind
+        open_ones = [one for one in open_ones if not one.fixable]
+
+
+def _gone(before: FileReport, after: FileReport) -> Iterable[Located]:
+    """Findings of a file that its fixed text no longer has."""
+    there = [one for one in after.located if one.finding.certain]
+    left = Counter(_name(one) for one in there)
+    missing = [
+        one for one in before.located if one.finding.certain and not _taken(left, _name(one))
+    ]
+    # A finding that says the same of another value is there still.
+    reworded = Counter(_kind(one) for one in there if _taken(left, _name(one)))
+    return [one for one in missing if not _taken(reworded, _kind(one))]
+
+
+def _taken(counts: Counter[_Name], name: _Name) -> bool:
+    """Whether one of a kind was left, which now is not."""
+    if not counts[name]:
+        return False
+    counts[name] -= 1
+    return True
+
+
 def _cured(before: FileReport, after: FileReport, plans: Sequence[_Plan]) -> bool:
     """Whether the findings are gone, and nothing worse has taken their place."""
     there, left = (
@@ -188,10 +223,14 @@ def _cured(before: FileReport, after: FileReport, plans: Sequence[_Plan]) -> boo
     for name, number in Counter(_name(plan.located) for plan in plans).items():
         if left[name] > there[name] - number:
             return False
-    had = {
-        (one.launch, one.finding.code, one.finding.rule, one.finding.phase)
-        for one in before.located
-    }
+    return not _is_worse(before, after, plans)
+
+
+def _is_worse(before: FileReport, after: FileReport, plans: Sequence[_Plan]) -> bool:
+    """Whether a launch starts less surely than it did, or meets something grave that it did not."""
+    for old, new in zip(before.startups, after.startups, strict=True):
+        if any(_LESS_SURE[now] > _LESS_SURE[then] for then, now in zip(old, new, strict=True)):
+            return True
     renamed = {
         plan.located.launch for plan in plans if any(change.renames for change in plan.changes)
     }
@@ -199,6 +238,8 @@ def _cured(before: FileReport, after: FileReport, plans: Sequence[_Plan]) -> boo
     grave: tuple[str, ...] = ("error", "warning")
     if not all(change.safe for plan in plans for change in plan.changes):
         grave = ("error",)
+    had = Counter(kind for one in before.located if one.finding.certain for kind in _kinds(one))
+    had.subtract(kind for plan in plans for kind in _kinds(plan.located))
     for one in after.located:
         finding = one.finding
         if finding.severity not in grave or not finding.certain or one.launch is None:
@@ -206,9 +247,21 @@ def _cured(before: FileReport, after: FileReport, plans: Sequence[_Plan]) -> boo
         # What a flag means for the launch shows only once it has a name that is known.
         if one.launch in renamed and finding.label != "parse":
             continue
-        if (one.launch, finding.code, finding.rule, finding.phase) not in had:
-            return False
-    return True
+        for kind in _kinds(one):
+            had[kind] -= 1
+            if had[kind] < 0:
+                return True
+    return False
+
+
+def _kind(located: Located) -> _Name:
+    finding = located.finding
+    return located.launch, finding.code, finding.rule, finding.phase
+
+
+def _kinds(located: Located) -> list[_Name]:
+    """What a finding says, for each way through the file on which it holds."""
+    return [(*_kind(located), variant) for variant in located.variants or (None,)]
 
 
 def _name(located: Located) -> _Name:

@@ -38,7 +38,7 @@ class Located:
 
     `basis` says which machine and release it was judged for, and what told them; `changes`
     together cure it; `variants` are the ways through the file on which it holds. `fixable` says
-    whether `--fix` may try (`"safe"`), or only with `--unsafe-fixes` (`"unsafe"`).
+    whether `--fix` cures it (`"safe"`), or only with `--unsafe-fixes` (`"unsafe"`).
     """
 
     path: str
@@ -50,11 +50,10 @@ class Located:
     variants: list[int] = field(default_factory=list)
     fixable: str = ""
 
-    def settle(self) -> None:
-        """Drop what only a fixer needs."""
-        if self.changes and self.finding.certain:
-            self.fixable = "safe" if all(change.safe for change in self.changes) else "unsafe"
-        self.changes = ()
+    @property
+    def is_safe(self) -> bool:
+        """Whether every change of it keeps what the launch does."""
+        return all(change.safe for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
         """The finding as plain JSON, with its place."""
@@ -74,14 +73,14 @@ class Located:
 
 @dataclass(slots=True)
 class FileReport:
-    """Everything about one file."""
+    """Everything about one file; `startups` has a verdict for each variant of each launch."""
 
     path: str
     lines: Lines
     launches: list[Found] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     located: list[Located] = field(default_factory=list)
-    startups: list[str] = field(default_factory=list)
+    startups: list[tuple[str, ...]] = field(default_factory=list)
     encoding: Encoding = UTF8
 
     def place(self, start: int, end: int) -> Place:
@@ -118,7 +117,7 @@ def told(report: FileReport, *, fails: bool) -> Told:
     """The part of a report that is kept."""
     located = _once(report.located)
     for one in located:
-        one.settle()
+        one.changes = ()  # only a fixer needs them
     numbers = {one.place.line for one in located}
     return Told(
         report.path,

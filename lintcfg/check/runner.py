@@ -170,7 +170,7 @@ class Runner:
             if found.engine == "sglang":
                 self._check(report, number, found, config, settings)
             else:
-                report.startups.append("unchecked")
+                report.startups.append(("unchecked",) * len(found.variants))
         comments = suppress.find(report.lines.text, markup=kind_of(name) in ("markdown", "rst"))
         kept = suppress.apply(report, comments.suppressions)
         report.located = [one for one in kept if self._wanted(one.finding, settings)]
@@ -236,6 +236,7 @@ class Runner:
             judgement = self._judged_variant(judge, found, variant, gpu, basis.cuda)
             if isinstance(judgement, str):
                 report.located.append(self._trouble(report, judgement, found.start))
+                startups.append("unchecked")
                 continue
             judgement = in_its_time(judgement, basis)
             startups.append(judgement.startup)
@@ -249,14 +250,14 @@ class Runner:
                 if key not in seen:
                     seen[key] = Located(
                         report.path, report.place(start, end), finding, number, basis.told,
-                        changes_for(finding, judgement, variant, judge.flags, exact=basis.exact),
+                        changes_for(finding, judgement, variant, judge.flags, basis),
                     )  # fmt: skip
                     report.located.append(seen[key])
                 if finding.certain or not seen[key].finding.certain:
                     seen[key].variants.append(position)
             if self.options.require_reason or config.require_reason:
                 self._reasons(report, number, judgement, variant)
-        report.startups.append("/".join(dict.fromkeys(startups)) or "unchecked")
+        report.startups.append(tuple(startups))
 
     def _judged_variant(
         self, judge: Judge, found: Found, variant: Variant, gpu: str | None, cuda: str | None

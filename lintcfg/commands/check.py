@@ -10,6 +10,7 @@ from pathlib import Path
 from .. import options as o
 from ..basis import numbers
 from ..check.encoding import UTF8, Encoding
+from ..check.fixer import mark_fixable
 from ..check.result import FileReport, Located, Told, told
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, InputError, UsageError
 from ..findings import SEVERITIES, as_severity
@@ -45,6 +46,7 @@ class Check:
 
     def tell(self, report: FileReport) -> Told:
         """What is told of a file."""
+        mark_fixable(report, self.checked)
         return told(report, fails=self.fails(report))
 
     def fails(self, report: FileReport) -> bool:
