@@ -19,9 +19,14 @@ SplitTable = dict[Capability, dict[SplitKey, dict[int, SplitLaunch]]]
 ExtendTable = dict[Capability, dict[ShapeKey, ExtendLaunch]]
 
 #: capability → shape → batch size → launch
-TUNED_SPLIT: SplitTable = {(9, 0): {(False, 128, 128, 2, 2, 16): {1: (16, 64, 2, 5, 2, True),
+TUNED_SPLIT: SplitTable = {(9, 0): {(False, 128, 128, 2, 1, 16): {1: (16, 32, 4, 3, 4, True),
+                                        16: (16, 32, 1, 5, 8, True),
+                                        64: (16, 32, 1, 5, 12, True)},
+          (False, 128, 128, 2, 2, 16): {1: (16, 16, 1, 3, 8, True),
                                         16: (16, 32, 1, 5, 3, True),
                                         64: (16, 32, 1, 3, 5, True)},
+          (True, 576, 512, 2, 2, 16): {1: (64, 64, 8, 3, 2, True),
+                                       64: (64, 32, 8, 3, 4, True)},
           (True, 576, 512, 2, 2, 64): {1: (64, 64, 8, 3, 1, False),
                                        16: (64, 64, 8, 3, 1, True),
                                        64: (64, 64, 8, 3, 1, True)}}}  # fmt: skip
