@@ -162,8 +162,8 @@ class Commands:
             out.skip(span[0], command.name, "the diffusion server, which has another parser")
             return False
         # Documentation leaves out what its readers know; a bare command in an image or a manifest
-        # gets its arguments from elsewhere.
-        partial = len(argv) < whole or kind in ("markdown", "rst") or (
+        # gets its arguments from elsewhere, and so does one behind xargs.
+        partial = len(argv) < whole or kind in ("markdown", "rst") or "xargs" in texts or (
             not argv and kind not in _SCRIPTS
         )  # fmt: skip
         self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)

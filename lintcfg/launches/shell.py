@@ -14,6 +14,7 @@ from typing import Any
 
 from ..context import Context
 from .command import TALKERS, Commands
+from .json_tree import unescaped
 from .model import Extraction
 from .text import MASK, MOST_WORDS, Source, capped, join, made
 
@@ -31,6 +32,9 @@ _MAX_UNCALLED = 3
 _MAX_TREE = 100
 _PLACEHOLDER = re.compile(r"""<[A-Za-z][\w ./:-]*>|(?<=["'])[Yy]our [\w -]+(?=["'])""")
 _PROMPT = re.compile(r"^(?:\$|%|❯|>>>|(?:\([\w.-]+\) )?[\w.-]+@[\w.-]+[:\s][^$#\n]*[$#]) (?=\S)")
+_QUOTED_COMMENT = re.compile(r"`#[^`\n]*`")
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh"})
+_BUILTINS = frozenset({"set", "shift", "alias", "source", "."})
 #: Programs that read a script from their standard input, and the format that they read.
 _READERS = {"python": "python", "python3": "python", "kubectl": "yaml", "oc": "yaml"}
 
@@ -169,7 +173,7 @@ class Shell:
         embedded: Embedded | None,
         depth: int,
     ) -> None:
-        self.source = source
+        self.source = source = _without_quoted_comments(source)
         self.commands = commands
         self.out = out
         self.kind = kind
@@ -186,6 +190,9 @@ class Shell:
         self.calls = 0
         self.calling: list[str] = []
         self.overrun: set[str] = set()
+        #: Words of commands that stand behind their redirections.
+        self.behind: dict[int, list[Any]] = {}
+        self.aliases: dict[str, Source] = {}
         self.level = 0
         self.consumed: set[int] = set()
 
@@ -227,6 +234,9 @@ class Shell:
                 self.walk(body, [state.copy() for state in states[:_MAX_UNCALLED]])
         if leftovers:
             self.leftovers(states)
+            for name, text in self.aliases.items():
+                if name not in self.called and states and _holds_command(text.text):
+                    self.nested(text, {}, states[0])
 
     def leftovers(self, states: list[State]) -> None:
         """Flags of a trainer's wrapped engine that another script takes from here."""
@@ -386,6 +396,12 @@ class Shell:
                     break
         return _distinct(after)[:MAX_STATES]
 
+    def _on_while_statement(self, node: Any, states: list[State]) -> list[State]:
+        if b"shift" in self.bytes[node.start_byte : node.end_byte]:
+            for state in states:
+                state.arguments = None  # how often they were shifted, only a run could tell
+        return self.block(node.children, states)
+
     def _on_function_definition(self, node: Any, states: list[State]) -> list[State]:
         name = node.child_by_field_name("name")
         body = node.child_by_field_name("body")
@@ -399,6 +415,11 @@ class Shell:
 
     def _on_redirected_statement(self, node: Any, states: list[State]) -> list[State]:
         body = node.child_by_field_name("body")
+        last = body
+        while last is not None and last.type in ("pipeline", "list"):
+            last = last.named_children[-1]
+        if last is not None and last.type == "command":
+            self.behind[last.id] = _behind_redirections(node)
         for redirect in node.children_by_field_name("redirect"):
             if redirect.type == "heredoc_redirect":
                 for state in states[:1]:
@@ -429,6 +450,14 @@ class Shell:
                     value = state.variables.get(self.text(child))
                     if value is not None:
                         state.variables[self.text(child)] = replace(value, exported=True)
+        return states
+
+    def _on_unset_command(self, node: Any, states: list[State]) -> list[State]:
+        for child in node.named_children:
+            if child.type == "variable_name":
+                nothing = Value((made("", self.piece(child.start_byte, child.end_byte).start),))
+                for state in states:
+                    state.variables[self.text(child)] = nothing
         return states
 
     def assign(self, node: Any, state: State, *, exported: bool = False) -> None:
@@ -498,7 +527,8 @@ class Shell:
         """One simple command from one state."""
         environment: dict[str, Source] = {}
         words: list[Source] = []
-        for child in node.children:
+        behind = self.behind.get(node.id, [])
+        for child in [*node.children, *behind]:
             if child.type == "variable_assignment":
                 scratch = State(dict(state.variables), state.arguments)
                 self.assign(child, scratch)
@@ -512,6 +542,8 @@ class Shell:
             elif child.type in ("heredoc_redirect", "herestring_redirect", "file_redirect"):
                 if child.type == "heredoc_redirect":
                     self.heredoc(child, node, state)
+                elif child.type == "herestring_redirect":
+                    self.herestring(child, node, state)
             elif child.type == "comment" or (not child.is_named and not self.text(child).strip()):
                 continue
             else:
@@ -526,33 +558,47 @@ class Shell:
             for key, text in environment.items():
                 state.variables[key] = Value((text,))
             return [state]
+        if words[0].text in self.aliases:
+            self.called.add(words[0].text)
+            words = [*self.aliases[words[0].text].split(), *words[1:]]
         name = words[0].text
+        last = behind[-1] if behind else node
+        span = (self.piece(node.start_byte, node.start_byte).start,
+                self.piece(node.start_byte, max(node.end_byte, last.end_byte)).end)  # fmt: skip
         if name in self.functions:
-            return self.call(
-                name, words[1:], state, self.piece(node.start_byte, node.end_byte).start
-            )
-        if name == "set" and len(words) > 1 and words[1].text == "--":
-            state.arguments = tuple(words[2:])
-            return [state]
-        if name in ("source", ".") and len(words) > 1:
-            return self.follow(words[1], state)
-        if name in ("shift", "source", "."):
-            return [state]
+            return self.call(name, words[1:], state, span[0])
+        if name in _BUILTINS:
+            return self.builtin(name, words[1:], state)
         if name in self.foreign:
-            span = (self.piece(node.start_byte, node.start_byte).start,
-                    self.piece(node.start_byte, node.end_byte).end)  # fmt: skip
             return self.call_foreign(name, words[1:], state, span)
         self.consumed.update(word.start for word in words)
         if not any(mark in word.text for word in words for mark in _MARKS):
             return [state]
-        span = (self.piece(node.start_byte, node.start_byte).start,
-                self.piece(node.start_byte, node.end_byte).end)  # fmt: skip
         exported = {
             key: join(value.words, " ")
             for key, value in state.variables.items()
             if value.exported and value.words
         }
         self.consider(words, {**exported, **environment}, state, span)
+        return [state]
+
+    def builtin(self, name: str, words: list[Source], state: State) -> list[State]:
+        """A command of the shell's own that changes what later ones see."""
+        if name in ("source", "."):
+            return self.follow(words[0], state) if words else [state]
+        if name == "set" and words and words[0].text == "--":
+            state.arguments = tuple(words[1:])
+        elif name == "shift" and state.arguments is not None:
+            count = _position(words[0].text) if words else 1
+            if count is None:
+                state.arguments = None
+            elif count <= len(state.arguments):
+                state.arguments = state.arguments[count:]
+        elif name == "alias":
+            for word in words:
+                key, equals, _ = word.text.partition("=")
+                if equals:
+                    self.aliases[key] = word.slice(len(key) + 1, len(word.text))
         return [state]
 
     def consider(
@@ -715,12 +761,23 @@ class Shell:
         beside = redirect.parent.named_children if redirect.parent is not None else []
         for child in [*redirect.named_children, *beside]:
             if child.type == "file_redirect":
-                target = self.text(child).lstrip("0123456789>&| ").strip("\"'")
+                file = child.child_by_field_name("destination")
+                target = self.text(file).strip("\"'") if file is not None else ""
         if words and PurePosixPath(words[0]).name == "tee":
             target = words[-1].strip("\"'")
-        kind = _document_kind(target, words, source.text)
         if target:
             self.out.documents[PurePosixPath(target).name] = source
+        self.document(source, _document_kind(target, words, source.text), state)
+
+    def herestring(self, redirect: Any, consumer: Any, state: State) -> None:
+        """A text that is handed to a program which runs it."""
+        words = [PurePosixPath(word).name for word in self.text(consumer).split()]
+        text = self.single(redirect.named_children[0], state) if redirect.named_children else None
+        if text is not None and "sglang" in text.text and {*_SHELLS, *_READERS} & {*words}:
+            self.document(text, _document_kind("", words, text.text), state)
+
+    def document(self, source: Source, kind: str, state: State) -> None:
+        """A text of some format inside the script."""
         if kind == "shell":
             find(
                 source, self.commands, self.out, self.kind, context=self._context(),
@@ -754,7 +811,8 @@ class Shell:
         if kind == "raw_string":
             return [self.piece(node.start_byte + 1, node.end_byte - 1)]
         if kind == "ansi_c_string":
-            return [self.piece(node.start_byte + 2, node.end_byte - 1)]
+            raw = self.piece(node.start_byte + 2, node.end_byte - 1)
+            return [unescaped(raw) or raw.opened() if "\\" in raw.text else raw]
         if kind == "translated_string":
             return self.string(node.named_children[0], state) if node.named_children else []
         if kind == "simple_expansion" or kind == "expansion":
@@ -1007,6 +1065,26 @@ def _holds(test: str, state: State, *, defaults: bool = False) -> bool | None:
             return None
         return (value.words[0].text == match.group(3)) == (match.group(2) != "!=")
     return None
+
+
+def _behind_redirections(node: Any) -> list[Any]:
+    """Words behind a redirection, which the grammar takes for further names of its file."""
+    found: list[Any] = []
+    for redirect in node.children_by_field_name("redirect"):
+        if redirect.type == "heredoc_redirect":
+            found += redirect.children_by_field_name("argument")
+            found += _behind_redirections(redirect)
+        elif redirect.type == "file_redirect":
+            found += redirect.children_by_field_name("destination")[1:]
+    return found
+
+
+def _without_quoted_comments(source: Source) -> Source:
+    """A script with blanks for substitutions of nothing but a comment, as stand between flags."""
+    if "`#" not in source.text:
+        return source
+    text = _QUOTED_COMMENT.sub(lambda match: " " * len(match.group()), source.text)
+    return replace(source, text=text)
 
 
 def _expansions(node: Any) -> list[Any]:
