@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,12 +10,26 @@ from typing import Annotated, Optional
 
 import typer
 
-from .errors import InputError, UsageError
+from .errors import InputError
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
     invoke_without_command=True,
 )  # fmt: skip
+
+
+#: Evidence lists its seeds; more than these are a slip of the hand.
+MOST_SEEDS = 10_000
+LAST_SEED = 2**31 - 1
+MOST_JOBS = 1_024
+MOST_SECONDS = 7 * 24 * 3600
+
+
+def _seconds(value: float | None) -> float | None:
+    """Refuse what is no number: comparing it with a limit says nothing."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is no number of seconds")
+    return value
 
 
 class Device(StrEnum):
@@ -48,19 +63,32 @@ def verify(
     ] = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Runs of each probe (default: 1 on a CPU, 20 on a GPU)."),
+        typer.Option(
+            min=1, max=MOST_SEEDS, help="Runs of each probe (default: 1 on a CPU, 20 on a GPU)."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The first seed.")] = 0,
     jobs: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="Processes (default: by cores)."),
+        typer.Option(min=1, max=MOST_JOBS, help="Processes (default: by cores)."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds for a run of a probe, compiling included.")
+        float,
+        typer.Option(
+            min=1,
+            max=MOST_SECONDS,
+            callback=_seconds,
+            help="Seconds for a run of a probe, compiling included.",
+        ),
     ] = 240,
     budget: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(min=1, help="Seconds for the whole: every probe once first, then more seeds."),
+        typer.Option(
+            min=1,
+            max=MOST_SECONDS,
+            callback=_seconds,
+            help="Seconds for the whole: every probe once first, then more seeds.",
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="End with 1 where the matrix and the run disagree.")
@@ -89,8 +117,6 @@ def verify(
         return 0
     from ..backends.verify.commands import Asked, listing, run
 
-    if output_file is not None and not output_file.absolute().parent.is_dir():
-        raise UsageError(f"{output_file}: no such folder")
     asked = Asked(
         backends=backend or (), cells=cell or (), device=device.value if device else None,
         seeds=seeds, first_seed=seed, jobs=jobs, timeout=timeout, budget=budget,

@@ -6,6 +6,7 @@ Every check goes both ways: a cell without evidence is as wrong as evidence with
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...matrix import evidence
@@ -18,11 +19,32 @@ Json = dict[str, Any]
 Declared = Mapping[str, Capabilities]
 
 
-def committed(release: Release, found: Catalogue, declared: Declared) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the matrix that is asked about; None is all backends, all cells."""
+
+    backends: Collection[str] | None = None
+    cells: Collection[str] | None = None
+
+    def has(self, backend: str) -> bool:
+        return self.backends is None or backend in self.backends
+
+    def asks(self, cell: str) -> bool:
+        return self.cells is None or cell in self.cells
+
+
+EVERYTHING = Scope()
+
+
+def committed(
+    release: Release, found: Catalogue, declared: Declared, scope: Scope = EVERYTHING
+) -> list[str]:
     """Every disagreement between the matrix, the evidence beside it, and what backends declare."""
     files: dict[str, list[Json]] = release["evidence"]
-    problems = list(_names(release, declared))
+    problems = list(_names(release, declared, scope))
     for name, capabilities in declared.items():
+        if not scope.has(name):
+            continue
         made = rows_of(files, capabilities, found, release["bundled"]["architectures"])
         said = release["rows"].get(name, {})
         for family in dict.fromkeys([*made, *said]):
@@ -34,22 +56,25 @@ def committed(release: Release, found: Catalogue, declared: Declared) -> list[st
                 elif architecture not in theirs:
                     problems.append(f"{place}: the matrix has no row, not even untested")
                 else:
-                    problems += _cells(place, theirs[architecture], ours[architecture])
+                    problems += _cells(place, theirs[architecture], ours[architecture], scope)
     runs = [run for each in files.values() for run in each]
-    return problems + _evidence(runs, release, found, declared)
+    return problems + _evidence(runs, release, found, declared, scope)
 
 
 def files_given(
-    runs: Sequence[Json], release: Release, found: Catalogue, declared: Declared
+    runs: Sequence[Json],
+    release: Release,
+    found: Catalogue,
+    declared: Declared,
+    scope: Scope = EVERYTHING,
 ) -> list[str]:
     """Disagreements of evidence files with the matrix, on the architectures that they are from."""
     problems: list[str] = []
     for architecture in dict.fromkeys(run["machine"]["architecture"] for run in runs):
         here = evidence.of_architecture(runs, architecture)
-        for name, capabilities in declared.items():
-            tested = any(name in run["backends"] for run in here)
-            problems += _against(release, found, capabilities, architecture, here, tested=tested)
-    return problems + _evidence(runs, release, found, declared)
+        for capabilities in declared.values():
+            problems += _against(release, found, capabilities, architecture, here, scope)
+    return problems + _evidence(runs, release, found, declared, scope)
 
 
 def run_made(run: Json, release: Release, found: Catalogue, declared: Declared) -> list[str]:
@@ -57,11 +82,25 @@ def run_made(run: Json, release: Release, found: Catalogue, declared: Declared) 
     architecture = run["machine"]["architecture"]
     problems: list[str] = []
     for name in run["backends"]:
-        covered = {cell for cells in run["backends"][name].values() for cell in cells}
-        problems += _against(
-            release, found, declared[name], architecture, [run], tested=True, covered=covered
-        )
+        whole = Scope(cells=_whole_cells(run, found, declared[name]))
+        problems += _against(release, found, declared[name], architecture, [run], whole)
     return problems
+
+
+def _whole_cells(run: Json, found: Catalogue, capabilities: Capabilities) -> set[str]:
+    """Cells of which a run has every probe: of a part nothing follows for the cell."""
+    capability = run["machine"]["capability"]
+    tasks = plan(
+        found, capabilities, "cpu" if capability is None else "cuda",
+        None if capability is None else tuple(capability),
+    )  # fmt: skip
+    families = run["backends"][capabilities.name]
+    missing = {
+        task.probe.cell
+        for task in tasks
+        if task.probe.name not in families.get(task.family, {}).get(task.probe.cell, {})
+    }
+    return {cell for cells in families.values() for cell in cells} - missing
 
 
 def notes(run: Json, release: Release) -> list[str]:
@@ -78,12 +117,12 @@ def notes(run: Json, release: Release) -> list[str]:
     return found
 
 
-def _names(release: Release, declared: Declared) -> Iterator[str]:
+def _names(release: Release, declared: Declared, scope: Scope) -> Iterator[str]:
     for name in release["rows"]:
-        if name not in declared:
+        if name not in declared and scope.has(name):
             yield f"{name}: the matrix has a row, no backend of that name is bundled"
     for name in declared:
-        if name not in release["rows"]:
+        if name not in release["rows"] and scope.has(name):
             yield f"{name}: the matrix has no row"
 
 
@@ -93,11 +132,11 @@ def _against(
     capabilities: Capabilities,
     architecture: str,
     runs: Sequence[Json],
-    *,
-    tested: bool,
-    covered: Collection[str] | None = None,
+    scope: Scope,
 ) -> Iterator[str]:
     """Differences between one backend's cells and what runs on one architecture say of them."""
+    if not scope.has(capabilities.name):
+        return
     entry = release["bundled"]["architectures"].get(architecture)
     if entry is None:
         yield f"{architecture}: no such architecture in the data of the bundled backends"
@@ -107,15 +146,15 @@ def _against(
     for family in dict.fromkeys([*made, *said]):
         place = f"{capabilities.name} {family} {architecture}"
         claimed = said.get(family, {}).get(architecture, {})
-        ours = made.get(family, {}).get(architecture, {}) if tested else {}
-        yield from _cells(place, claimed, ours, covered, sources=False)
+        ours = made.get(family, {}).get(architecture, {})
+        yield from _cells(place, claimed, ours, scope, sources=False)
 
 
 def _cells(
     place: str,
     claimed: Mapping[str, Json] | str,
     made: Mapping[str, Json] | str,
-    covered: Collection[str] | None = None,
+    scope: Scope,
     *,
     sources: bool = True,
 ) -> Iterator[str]:
@@ -124,7 +163,7 @@ def _cells(
     made = {} if isinstance(made, str) else made
     keys = ("support", "when", "refuses", "probe") if sources else ("support", "when", "refuses")
     for cell in dict.fromkeys([*claimed, *made]):
-        if covered is not None and cell not in covered:
+        if not scope.asks(cell):
             continue
         ours, theirs = made.get(cell), claimed.get(cell)
         if ours is not None and ours["support"] == "bad":
@@ -146,7 +185,11 @@ def _say(cell: Json | None) -> str:
 
 
 def _evidence(
-    runs: Sequence[Json], release: Release, found: Catalogue, declared: Declared
+    runs: Sequence[Json],
+    release: Release,
+    found: Catalogue,
+    declared: Declared,
+    scope: Scope,
 ) -> list[str]:
     """What is wrong with evidence itself: bad outcomes, and what does not fit today's backends."""
     problems: list[str] = []
@@ -155,10 +198,12 @@ def _evidence(
         entry = release["bundled"]["architectures"].get(architecture)
         for name in dict.fromkeys(name for run in here for name in run["backends"]):
             place = f"{name} {architecture}"
+            if not scope.has(name):
+                continue
             if name not in declared:
                 problems.append(f"{place}: evidence of a backend that is not bundled")
             elif entry is not None:
-                problems += _declared(place, here, found, declared[name], entry)
+                problems += _declared(place, here, found, declared[name], entry, scope)
     return problems
 
 
@@ -168,6 +213,7 @@ def _declared(
     found: Catalogue,
     capabilities: Capabilities,
     architecture: Mapping[str, Any],
+    scope: Scope,
 ) -> Iterator[str]:
     """Differences between what a backend declares today and what it did in a run."""
     capability = tuple(architecture["capability"]) if architecture.get("capability") else None
@@ -183,6 +229,8 @@ def _declared(
     }
     for key in dict.fromkeys([*planned, *seen]):
         family, cell, name = key
+        if not scope.asks(cell):
+            continue
         where = f"{place} {family} {cell} [{name}]"
         verdict = evidence.verdict(seen[key]) if key in seen else None
         if verdict in evidence.BAD:

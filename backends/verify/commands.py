@@ -52,23 +52,22 @@ def run(asked: Asked) -> int:
     """Run what is asked for, or hold evidence files against the matrix."""
     release = newest()
     found = catalogue(release["bundled"])
-    if asked.evidence:
-        if not asked.check:
-            raise VerifyError("--evidence goes with --check: files are held against the matrix")
-        runs = evidence.merge(evidence.read(path) for path in asked.evidence)
-        return _tell_check(check.files_given(runs, release, found, CAPABILITIES), asked)
     names = _backends(asked.backends)
     cells = _cells(found, asked.cells)
+    scope = check.Scope(names if asked.backends else None, cells)
+    if asked.evidence:
+        return _check_files(asked, release, found, scope)
+    _must_be_writable(asked.output_file)
     here = _here(asked.device)
     made = _run(asked, found, names, cells, here)
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
         differences = check.run_made(made, release, found, CAPABILITIES)
-        differences += check.committed(release, found, CAPABILITIES)
+        differences += check.committed(release, found, CAPABILITIES, scope)
     problems = [*bad, *differences]
-    if asked.output_file is not None:
-        write_atomically(asked.output_file, evidence.dump([made]))
+    # A disk that fills up meanwhile costs the file, not what is printed.
+    unwritten = _written(asked.output_file, [made])
     if asked.output_format == "json":
         if asked.output_file is None:
             sys.stdout.write(evidence.dump([made]))
@@ -78,7 +77,54 @@ def run(asked: Asked) -> int:
         report.text(made, found, differences, verbose=not asked.quiet)
         if asked.check:
             _say_checked(differences, check.notes(made, release))
+    if unwritten is not None:
+        raise unwritten
     return EXIT_FINDINGS if problems else EXIT_CLEAN
+
+
+def _check_files(
+    asked: Asked, release: loader.Release, found: Catalogue, scope: check.Scope
+) -> int:
+    """Hold evidence files against the matrix, or the part of it that is asked for."""
+    if not asked.check:
+        raise VerifyError("--evidence goes with --check: files are held against the matrix")
+    runs_something = {
+        "--device": asked.device, "--seeds": asked.seeds, "--jobs": asked.jobs,
+        "--budget": asked.budget, "--output-file": asked.output_file,
+    }  # fmt: skip
+    given = [name for name, value in runs_something.items() if value is not None]
+    if given:
+        raise VerifyError(f"--evidence runs nothing, so that {', '.join(given)} has no use")
+    runs = evidence.merge(evidence.read(path) for path in asked.evidence)
+    return _tell_check(check.files_given(runs, release, found, CAPABILITIES, scope), asked)
+
+
+def _must_be_writable(path: Path | None) -> None:
+    """Find out before the work whether its result has a place.
+
+    Raises:
+        VerifyError: it has none; the text says what to do.
+    """
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise VerifyError(f"{path}: is a folder; name a file in it, such as {path / 'e.json'}")
+    if not folder.is_dir():
+        raise VerifyError(f"{path}: no such folder: {folder}; make it, or name another file")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise VerifyError(f"{path}: not writable for you; name another file")
+
+
+def _written(path: Path | None, runs: Sequence[dict[str, Any]]) -> VerifyError | None:
+    """Write evidence where a file is asked for; what went wrong, where something did."""
+    if path is None:
+        return None
+    try:
+        write_atomically(path, evidence.dump(runs))
+    except OSError as error:
+        return VerifyError(f"{path}: {error.strerror or error}; name another file")
+    return None
 
 
 def _say_checked(differences: Sequence[str], notes: Sequence[str]) -> None:
@@ -125,6 +171,8 @@ def listing(asked: Asked, architecture: str) -> int:
     release = newest()
     found = catalogue(release["bundled"])
     known = release["bundled"]["architectures"]
+    if asked.check or asked.evidence or asked.output_file is not None:
+        raise VerifyError("--calls runs nothing: leave --check, --evidence and --output-file out")
     if architecture not in known:
         raise VerifyError(f"no architecture {architecture!r}; there is: {', '.join(known)}")
     entry = known[architecture]
@@ -159,8 +207,11 @@ def _line(task: Task) -> dict[str, Any]:
 
 def merge(files: Sequence[Path], output: Path) -> int:
     """Merge evidence files into one."""
+    _must_be_writable(output)
     runs = evidence.merge(evidence.read(path) for path in files)
-    write_atomically(output, evidence.dump(runs))
+    unwritten = _written(output, runs)
+    if unwritten is not None:
+        raise unwritten
     machines = ", ".join(dict.fromkeys(run["machine"]["architecture"] for run in runs))
     print(f"{len(runs)} run{'s' if len(runs) != 1 else ''} on {machines} in {output}")
     return EXIT_CLEAN
@@ -203,7 +254,10 @@ def _run(
             else:
                 results.append(result)
     progress.done()
-    return record.run_of(results, here, seeds, found.digest, not_run, CAPABILITIES)
+    if len(results) < len(tasks):
+        left_out = f"{len(tasks) - len(results)} of {len(tasks)} probes are left out"
+        print(f"note: the budget is spent: {left_out}", file=sys.stderr)
+    return record.run_of(results, here, found.digest, not_run, CAPABILITIES)
 
 
 def _worth_again(result: Result | None) -> bool:
@@ -266,14 +320,19 @@ def _backends(asked: Sequence[str]) -> list[str]:
 
 
 def _cells(found: Catalogue, asked: Sequence[str]) -> tuple[str, ...] | None:
+    """The cells asked for, or None for all of them; `page_size` is `page_sizes`."""
+    return tuple(dict.fromkeys(_cell(found, name) for name in asked)) or None
+
+
+def _cell(found: Catalogue, name: str) -> str:
     import difflib
 
-    for name in asked:
-        if name not in found.cells:
-            close = difflib.get_close_matches(name, found.cells, 1)
-            guess = f" (did you mean {close[0]}?)" if close else ""
-            raise VerifyError(f"no cell named {name!r}{guess}; there is: {', '.join(found.cells)}")
-    return tuple(asked) or None
+    for known in (name, f"{name}s"):
+        if known in found.cells:
+            return known
+    close = difflib.get_close_matches(name, found.cells, 1)
+    guess = f" (did you mean {close[0]}?)" if close else ""
+    raise VerifyError(f"no cell named {name!r}{guess}; there is: {', '.join(found.cells)}")
 
 
 def _here(device: str | None) -> machine.Here:

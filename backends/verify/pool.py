@@ -228,7 +228,8 @@ def run_all(
         finally:
             worker.finish()
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(max(1, settings.jobs))]
+    jobs = min(settings.jobs, len(groups))  # more would have nothing to do
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
     for thread in threads:
         thread.start()
     for thread in threads:

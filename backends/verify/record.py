@@ -18,7 +18,6 @@ Json = dict[str, Any]
 def run_of(
     results: Sequence[Result],
     here: Here,
-    seeds: Sequence[int],
     digest: str,
     not_run: Mapping[str, str],
     capabilities: Mapping[str, Capabilities],
@@ -38,7 +37,7 @@ def run_of(
         "probes": digest,
         "machine": here.to_json(),
         "versions": dict(here.versions),
-        "seeds": list(seeds),
+        "seeds": sorted({seed for result in results for seed, _ in result.outcomes}),
         "backends": backends,
         "not_run": dict(not_run),
     }

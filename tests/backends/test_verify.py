@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,39 @@ def test_the_bundled_backends_are_right_on_a_fresh_seed() -> None:
     assert {task.probe.run for task in tasks} == {
         "eager", "life", "hybrid", "layers", "idle", "bad", "graph",
     }  # fmt: skip
+
+
+def test_a_budget_that_is_spent_is_said_and_evidence_lists_what_was_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Evidence with seeds that were never run would claim more than was seen."""
+    import time
+
+    from attn_lint.backends.verify import pool
+    from attn_lint.lintcfg.cli import dispatch, guarded
+    from attn_lint.matrix import evidence
+
+    now, ended = time.monotonic(), []
+    run = pool.Worker.run
+
+    def run_one(self: pool.Worker, *arguments: Any) -> Result:
+        ended.append(1e9)
+        return run(self, *arguments)
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now + sum(ended)
+
+    monkeypatch.setattr(pool, "time", Clock)
+    monkeypatch.setattr(pool.Worker, "run", run_one)
+    path = tmp_path / "e.json"
+    words = ["--backend", "torch_native", "--cell", "decode", "--cell", "idle", "--jobs", "1"]
+    words += ["--device", "cpu", "--budget", "600", "--seeds", "7", "--output-file", str(path)]
+    assert guarded(dispatch, ["verify", *words]) == 0
+    (made,) = evidence.read(path)
+    assert made["seeds"] == [0]
+    assert "the budget is spent: 11 of 12 probes are left out" in capsys.readouterr().err
 
 
 def test_a_deadline_leaves_out_what_it_must() -> None:

@@ -371,14 +371,30 @@ def test_nothing_but_a_run_needs_torch(arguments: list[str]) -> None:
     ("arguments", "says"),
     [
         (["--backend", "tritn"], "did you mean triton"),
-        (["--cell", "page_size"], "did you mean page_sizes"),
+        (["--cell", "page_sise"], "did you mean page_sizes"),
         (["--device", "tpu"], "cuda"),
         (["--seeds", "0"], "0"),
         (["--evidence", "x.json"], "--check"),
         (["--check", "--evidence", "nowhere.json"], "nowhere.json"),
         (["--output-file", "nowhere/x.json"], "no such folder"),
+        (["--output-file", "."], "is a folder"),
         (["--calls", "sm1"], "no architecture"),
+        (["--calls", "cpu", "--check"], "--calls runs nothing"),
+        (["--check", "--evidence", "x.json", "--seeds", "3"], "--seeds has no use"),
+        (["--check", "--evidence", "x.json", "--backend", "tritn"], "did you mean triton"),
+        (["--check", "--evidence", "x.json", "--cell", "page_sise"], "did you mean page_sizes"),
         (["merge", "nowhere.json", "-o", "x.json"], "nowhere.json"),
+        (["merge", "nowhere.json", "-o", "/nowhere/at/all/x.json"], "/nowhere/at/all; make it"),
+        (["--budget", "nan"], "nan is no number of seconds"),
+        (["--budget", "inf"], "inf is not in the range"),
+        (["--budget", "-1"], "-1.0 is not in the range"),
+        (["--budget", "0"], "0.0 is not in the range"),
+        (["--timeout", "nan"], "nan is no number of seconds"),
+        (["--timeout", "inf"], "inf is not in the range"),
+        (["--seeds", "99999999999999999999"], "99999999999999999999 is not in the range"),
+        (["--seed", "-1"], "-1 is not in the range"),
+        (["--jobs", "0"], "0 is not in the range"),
+        (["--jobs", "1000000"], "1000000 is not in the range"),
     ],
 )
 def test_bad_input_ends_with_two(
@@ -386,6 +402,100 @@ def test_bad_input_ends_with_two(
 ) -> None:
     assert guarded(dispatch, ["verify", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_cell_is_found_by_the_name_of_what_it_is_about(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert guarded(dispatch, ["verify", "--cell", "page_size", "--calls", "cpu"]) == 0
+    assert {line.split()[2] for line in capsys.readouterr().out.splitlines()} == {"page_sizes"}
+
+
+def test_a_check_of_evidence_is_narrowed_by_backend_and_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    cells = run["backends"]["triton"]["mha"]
+    wrong = {"wrong": 1, "text": "seed 0: off by 1.0"}
+    cells["page_sizes"]["decode page_size=16"] |= wrong
+    del cells["sinks"]
+    path = tmp_path / "e.json"
+    path.write_text(evidence.dump([run]), encoding="utf-8")
+
+    def problems(*narrowed: str) -> set[str]:
+        code = guarded(dispatch, ["verify", "--check", "--evidence", str(path), *narrowed])
+        lines = capsys.readouterr().out.splitlines()
+        assert code == bool(lines)
+        return {line.split("[")[0].split(":")[0].strip() for line in lines}
+
+    both = {"triton cpu mha page_sizes", "triton cpu mha sinks", "triton mha cpu sinks"}
+    assert problems() == both == problems("--backend", "triton")
+    assert problems("--backend", "torch_native") == set()
+    assert problems("--cell", "page_size") == {"triton cpu mha page_sizes"}
+    assert problems("--cell", "sinks", "--backend", "triton") == both - {
+        "triton cpu mha page_sizes"
+    }
+    assert problems("--cell", "decode", "--cell", "extend") == set()
+
+
+def test_a_part_of_a_cell_contradicts_nothing() -> None:
+    """What a budget leaves out is no evidence against a cell that hangs on it."""
+    run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    cells = run["backends"]["triton"]["mha"]
+    assert RELEASE["rows"]["triton"]["mha"]["cpu"]["bidirectional"]["support"] == "partial"
+    for name in list(cells["bidirectional"]):
+        if not cells["bidirectional"][name].get("refused"):
+            del cells["bidirectional"][name]
+    assert cells["bidirectional"]
+    assert check.run_made(run, RELEASE, FOUND, CAPABILITIES) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_place_that_cannot_be_written_to_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o500)
+    source = tmp_path.parent / "e.json"
+    source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
+    assert guarded(dispatch, ["verify", "merge", str(source), "-o", str(tmp_path / "x.json")]) == 2
+    assert f"{tmp_path / 'x.json'}: not writable for you" in capsys.readouterr().err
+
+
+def test_a_write_that_fails_names_the_file_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk is not seen before: the file that was to take the other's place is nobody's."""
+    source, target = tmp_path / "e.json", tmp_path / "x.json"
+    source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device", str(arguments[0]))
+
+    monkeypatch.setattr(os, "replace", full)
+    assert guarded(dispatch, ["verify", "merge", str(source), "-o", str(target)]) == 2
+    text = capsys.readouterr().err
+    assert f"error: {target}: No space left on device; name another file" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["e.json"]
+
+
+def test_evidence_goes_into_what_is_no_file_and_through_links(tmp_path: Path) -> None:
+    source = tmp_path / "e.json"
+    source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "x.json", tmp_path / "x.json"
+    target.write_text("old", encoding="utf-8")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    assert guarded(dispatch, ["verify", "merge", str(source), "-o", str(link)]) == 0
+    assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o640
+    assert evidence.read(target) == evidence.read(source)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        assert guarded(dispatch, ["verify", "merge", str(source), "-o", str(pipe)]) == 0
+        out, _ = reader.communicate()
+    assert json.loads(out)["runs"]
+    assert pipe.is_fifo()
 
 
 def test_the_bundled_matrix_is_shown_with_its_evidence(capsys: pytest.CaptureFixture[str]) -> None:
