@@ -138,7 +138,9 @@ class Complaints:
         else:
             message = f"{text} belongs to no flag"
             option = self.words.options[position - 1] if position else None
-            if option is not None and option[0] >= 0 and option[2] is None:
+            if words[0].isspace():
+                message += ": a backslash with a blank behind it does not continue the line"
+            elif option is not None and option[0] >= 0 and option[2] is None:
                 message += f": {plain(self.words.all[position - 1])} takes no value"
         self.problems.append(
             ParseProblem(

@@ -100,6 +100,9 @@ def find(
     `several` tells that the file holds it in several pieces, as a notebook does; each goes on
     where the last one ended.
     """
+    if "\r" in source.text:
+        # A carriage return alone ends a line, too; only here, it does for others than Python.
+        source = replace(source, text=source.text.replace("\r", "\n"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -32,6 +32,8 @@ _MAX_UNCALLED = 3
 _MAX_TREE = 100
 _PLACEHOLDER = re.compile(r"""<[A-Za-z][\w ./:-]*>|(?<=["'])[Yy]our [\w -]+(?=["'])""")
 _PROMPT = re.compile(r"^(?:\$|%|❯|>>>|(?:\([\w.-]+\) )?[\w.-]+@[\w.-]+[:\s][^$#\n]*[$#]) (?=\S)")
+_SLIP = re.compile(rb"[ \t]*\\([ \t])[ \t]*(?:#[^\n]*)?\n[ \t]*--?[A-Za-z]")
+_ASIDE = re.compile(r"\\[ \t]+#[^\n]*(?=\n[ \t]*-)")
 _QUOTED_COMMENT = re.compile(r"`#[^`\n]*`")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh"})
 _BUILTINS = frozenset({"set", "shift", "alias", "source", "."})
@@ -126,13 +128,14 @@ def prepared(source: Source) -> Source:
 
 
 def without_asides(source: Source) -> Source:
-    """Documentation with its comments between continued lines blanked.
+    """Documentation with its comments between continued lines, and behind them, blanked.
 
     A shell would end the command there; whoever wrote the page meant it to go on.
     """
-    if "\\\n" not in source.text or "#" not in source.text:
+    if "\\" not in source.text or "#" not in source.text:
         return source
-    lines = source.text.split("\n")
+    text = _ASIDE.sub(lambda match: " " * (len(match.group()) - 1) + "\\", source.text)
+    lines = text.split("\n")
     for number in range(1, len(lines)):
         bare = lines[number].strip()
         if bare.startswith("#") and lines[number - 1].endswith("\\") and number + 1 < len(lines):
@@ -553,16 +556,16 @@ class Shell:
                     and b"sglang" in (self.bytes[child.start_byte : child.end_byte])
                 ):
                     self.substitutions(child, state)
-        words = [word for word in words if not _is_comment_mark(word)]
         if not words:
             for key, text in environment.items():
                 state.variables[key] = Value((text,))
             return [state]
+        last = behind[-1] if behind else node
+        words += self.slip(last.end_byte)
         if words[0].text in self.aliases:
             self.called.add(words[0].text)
             words = [*self.aliases[words[0].text].split(), *words[1:]]
         name = words[0].text
-        last = behind[-1] if behind else node
         span = (self.piece(node.start_byte, node.start_byte).start,
                 self.piece(node.start_byte, max(node.end_byte, last.end_byte)).end)  # fmt: skip
         if name in self.functions:
@@ -581,6 +584,14 @@ class Shell:
         }
         self.consider(words, {**exported, **environment}, state, span)
         return [state]
+
+    def slip(self, end: int) -> list[Source]:
+        """The blank behind a backslash at the end of a line, where flags stand in the next one.
+
+        To a shell it is a word of the command, which ends there; the grammar passes over it.
+        """
+        match = _SLIP.match(self.bytes, end)
+        return [self.piece(match.start(1), match.end(1))] if match is not None else []
 
     def builtin(self, name: str, words: list[Source], state: State) -> list[State]:
         """A command of the shell's own that changes what later ones see."""
@@ -1157,11 +1168,6 @@ def _element(array: str, key: str, state: State) -> str:
         if known is not None and known.words and not known.words[0].open:
             key = known.words[0].text
     return f"{array}[{key}]"
-
-
-def _is_comment_mark(word: Source) -> bool:
-    """A backslash with blanks behind it is an empty word to a shell, and a slip to a person."""
-    return not word.text.strip() and not word.open and bool(word.text)
 
 
 def _holds_command(text: str) -> bool:

@@ -58,6 +58,7 @@ CASES: dict[str, tuple[str, bytes]] = {
     "tabs": ("a.yaml", b"sglang:\n\t- a\n"),
     "long line": ("a.sh", LAUNCH.encode() + b" --x" * 100_000),
     "many words": ("a.yaml", b"# sglang\n" + b"a: b\n" * 50_000),
+    "carriage returns alone": ("a.py", b"\r\rimport sglang\rx = [\r'" + LAUNCH.encode() + b"']"),
     "empty": ("a.sh", b""),
     "open fence": ("a.md", b"```bash\n" + LAUNCH.encode()),
     "notebook without cells": ("a.ipynb", b'{"x": "sglang"}'),
@@ -94,7 +95,8 @@ def test_what_cannot_be_read_is_told(
 
 
 @pytest.mark.parametrize(
-    "name", ["byte order mark", "carriage returns", "open fence", "surrogates"]
+    "name",
+    ["byte order mark", "carriage returns", "carriage returns alone", "open fence", "surrogates"],
 )
 def test_what_is_merely_odd_is_read(name: str) -> None:
     file, content = CASES[name]

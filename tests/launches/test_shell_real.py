@@ -24,6 +24,8 @@ SCRIPTS = {
     "quotes": f"{L} --tp='2' --served-model-name a'b'\"c\"d --chat-template a\\ b\n",
     "a quoted break": f"{L} --json-model-override-args '{{\n\"a\": 1}}' --tp 2\n",
     "escapes in quotes": f"{L} --chat-template $'a\\tb' --served-model-name $'it\\'s'\n",
+    "a blank behind a backslash": f"{L} \\ \n  --tp 2\n",
+    "blanks behind a backslash": f"{L} --tp 2 \\ \t # why\n  --port 1\n",
     "a comment behind": f"{L} \\\n  --tp 2 # \\\n  --port 1\n",
     "quoted comments between": f"{L} \\\n  `# why` \\\n  --tp 2 `# and this` --port 1\n",
     "words of all scripts": f"# é ✓\n{L} --served-model-name 'mé😀' --tp 2\n",
@@ -104,3 +106,19 @@ def test_words_of_xargs_are_none_that_are_missed(tmp_path: Path) -> None:
     text = "cat models | xargs -n 1 python3 -m sglang.launch_server --tp 2 --model-path\n"
     report = RUNNER.check_text("a.sh", text)
     assert [one.finding.message for one in report.located if one.finding.code == "ATT107"] == []
+
+
+def test_a_line_that_only_seems_to_go_on(tmp_path: Path) -> None:
+    """Bash gives SGLang a blank, which SGLang does not accept, and takes the rest for a command."""
+    (finding,) = [
+        one
+        for one in RUNNER.check_text("a.sh", f"{L} \\ \n  --tp 2\n").located
+        if one.finding.severity == "error" and one.finding.certain
+    ]
+    assert (finding.finding.code, finding.place.line) == ("ATT109", 1)
+    assert "a blank behind it does not continue the line" in finding.finding.message
+    # On a page, a comment behind a line is for its readers.
+    page = f"```bash\n{L} \\  # why\n  --tp 2 \\\n  # and this\n  --port 1\n```\n"
+    (found,) = RUNNER.extract("a.md", page).launches
+    words = [word.text for word in found.variants[0].words]
+    assert words == ["--model-path", "m", "--tp", "2", "--port", "1"]
