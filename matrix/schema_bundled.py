@@ -20,7 +20,6 @@ class BundledCell(Strict):
     """A column: a question, and the probes that answer it."""
 
     title: str
-    short: str = Field(max_length=8)
     group: str
     engine_cell: str | None = Field(
         None, description="column of the engine's matrix that asks the same of the same kernels"

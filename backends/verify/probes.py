@@ -58,7 +58,6 @@ class Cell:
 
     name: str
     title: str
-    short: str
     group: str
     families: tuple[str, ...]
     probes: tuple[Probe, ...]
@@ -91,7 +90,6 @@ def catalogue(data: Mapping[str, Any]) -> Catalogue:
         name: Cell(
             name=name,
             title=entry["title"],
-            short=entry["short"],
             group=entry["group"],
             families=tuple(entry.get("families") or families),
             probes=tuple(probe for written in entry["probes"] for probe in _expand(name, written)),
@@ -107,8 +105,16 @@ def catalogue(data: Mapping[str, Any]) -> Catalogue:
             for device, by_family in data["bases"].items()
         }
     )
-    text = json.dumps([data["cells"], data["bases"]], sort_keys=True, default=str)
-    return Catalogue(cells, bases, families, hashlib.sha256(text.encode()).hexdigest()[:12])
+    return Catalogue(cells, bases, families, _digest(data))
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    """Of what is asked, and not of what it is called."""
+    asked = {
+        name: [entry.get("families"), entry["probes"]] for name, entry in data["cells"].items()
+    }
+    text = json.dumps([asked, data["bases"]], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _expand(cell: str, written: Mapping[str, Any]) -> Iterator[Probe]:

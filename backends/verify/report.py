@@ -7,14 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from ...matrix import evidence
+from .marks import LEGEND, MARKS, cells_in_words
 from .probes import Catalogue
 
 Json = dict[str, Any]
-#: `bad` is wrong or crashed; what is neither carried nor refused by anything that ran is a dash.
-MARKS = {"yes": "✅", "no": "—", "partial": "✅ part", "untested": "?", "bad": "❌"}
-LEGEND = (
-    "✅ right   ✅ part: some probes are refused   — refused   ? not tested   ❌ wrong or crashed"
-)
 
 
 def table(run: Json, found: Catalogue, stream: TextIO) -> None:
@@ -35,7 +31,7 @@ def table(run: Json, found: Catalogue, stream: TextIO) -> None:
     )  # fmt: skip
     grid.add_column("cell", no_wrap=True)
     for backend, family in columns:
-        grid.add_column(f"{backend}\n{family}", justify="center")
+        grid.add_column(f"{backend}\n{family}", justify="center", overflow="fold")
     grid.add_column("worst error", justify="right")
     group = None
     for cell in found.cells.values():
@@ -49,13 +45,13 @@ def table(run: Json, found: Catalogue, stream: TextIO) -> None:
             probe["error"] for probes in shown for probe in probes.values() if "error" in probe
         ]
         grid.add_row(
-            cell.title,
+            cell.name,
             *(mark(probes) for probes in shown),
             f"{max(worst):.1e}" if worst else "",
         )
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 200)
     console.print(grid)
-    console.print(LEGEND)
+    print(LEGEND, file=stream)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
@@ -105,14 +101,14 @@ def reasons(run: Json, found: Catalogue) -> Iterator[str]:
             said = probe.get("text", "")
             key = backend, said if verdict == "refused" else f"not run: {said}"
             cells = seen.setdefault(key, [])
-            if found.cells[cell].title not in cells:
-                cells.append(found.cells[cell].title)
+            if cell not in cells:
+                cells.append(cell)
     last = None
     for (backend, text), cells in sorted(seen.items(), key=lambda item: item[0][0]):
         if backend != last:
             yield f"{backend} refuses:"
             last = backend
-        yield f"  {'; '.join(cells)}: {text}"
+        yield f"  {', '.join(cells)}: {text}"
     for backend, why in run["not_run"].items():
         yield f"{backend} does not run here: {why}"
 
@@ -121,7 +117,9 @@ def text(run: Json, found: Catalogue, problems: Iterable[str], *, verbose: bool 
     """Print a run with its reasons and problems."""
     table(run, found, sys.stdout)
     if verbose:
-        print()
+        asked = {cell for _, _, cell, _, _ in every_probe(run)}
+        titles = {name: {"title": cell.title} for name, cell in found.cells.items()}
+        print("", "Cells", *cells_in_words(titles, asked), "", sep="\n")
         for line in reasons(run, found):
             print(line)
     bad = list(bad_probes(run))

@@ -11,10 +11,9 @@ from ...matrix.errors import UnknownName
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
 from .claims import evidence_runs, proven
+from .marks import LEGEND, MARKS, cells_in_words
 
 Json = dict[str, Any]
-MARKS = {"yes": "✅", "no": "❌", "partial": "part", "untested": "?"}
-LEGEND = "✅ right in every probe   part: some probes are refused   ❌ refused   ? untested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ def tables(bundled: Release, chosen: Sequence[Row]) -> Iterator[tuple[str, list[
         ]
         if not names:
             continue
-        header = ["backend", "family", "on", *(asked[name]["short"] for name in names)]
+        header = ["backend", "family", "on", *names]
         lines = [
             [
                 row.backend, row.family, row.architecture,
@@ -177,7 +176,8 @@ def as_text(
 ) -> str:
     """Rows for a terminal or as Markdown; with `detail`, every cell with its evidence."""
     if detail:
-        return "\n\n".join("\n".join(_details(bundled, declared, row, markdown)) for row in chosen)
+        details = ["\n".join(_details(bundled, declared, row, markdown)) for row in chosen]
+        return "\n\n".join([*details, LEGEND])
     blocks = []
     for title, lines in tables(bundled, chosen):
         if markdown:
@@ -187,6 +187,9 @@ def as_text(
         else:
             blocks.append("\n".join([title, *_aligned(lines)]))
     blocks.append("\n".join([LEGEND, *_untested(chosen)]))
+    shown = {name for row in chosen for name in row.cells}
+    words = cells_in_words(bundled["bundled"]["cells"], shown)
+    blocks.append("\n".join(["Cells", *([""] if markdown else []), *words]))
     listed = [f"{'- ' if markdown else '  '}{name}: {why}" for name, why in not_bundled.items()]
     blocks.append("\n".join(["Not bundled", *([""] if markdown else []), *listed]))
     return "\n\n".join(blocks)
@@ -224,9 +227,9 @@ def _details(
         yield "  untested: there is no evidence from this architecture"
         return
     for name, cell in row.cells.items():
-        when = f" ({cell['when']})" if cell.get("when") else ""
-        yield f"  {cells[name]['title']}: {cell['support']}{when}"
-        for line in _proof_lines(bundled, row, name):
+        yield f"  {MARKS[cell['support']]} {name}: {cells[name]['title']}"
+        carried = [f"carried: {cell['when']}"] if cell.get("when") else []
+        for line in [*carried, *_proof_lines(bundled, row, name)]:
             yield from textwrap.wrap(
                 line, 100, initial_indent=" " * 6, subsequent_indent=" " * 6,
                 break_on_hyphens=False, break_long_words=False,

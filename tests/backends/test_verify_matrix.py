@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ import pytest
 from attn_lint.backends import bundled  # noqa: F401  # registers
 from attn_lint.backends.interface.capabilities import NO, Limit, one_of
 from attn_lint.backends.registry import CAPABILITIES
-from attn_lint.backends.verify import check
+from attn_lint.backends.verify import check, report
 from attn_lint.backends.verify.commands import newest
+from attn_lint.backends.verify.marks import LEGEND
 from attn_lint.backends.verify.probes import SETTINGS, catalogue, plan
 from attn_lint.backends.verify.rows import rows_of
 from attn_lint.lintcfg.cli import dispatch, guarded
@@ -514,6 +516,40 @@ def test_the_bundled_matrix_is_shown_with_its_evidence(capsys: pytest.CaptureFix
         guarded(dispatch, ["matrix", "show", "--engine", "bundled", "--backend", "trtllm_mla"]) == 2
     )
     assert "not bundled" in capsys.readouterr().err
+
+
+def test_runs_and_the_matrix_are_told_in_the_same_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run that bore the matrix out cell by cell prints the marks that the matrix prints."""
+    run = RELEASE["evidence"]["cpu"][0]
+    report.text(run, FOUND, [], verbose=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert guarded(dispatch, ["matrix", "show", "--engine", "bundled"]) == 0
+    matrix = capsys.readouterr().out.splitlines()
+    assert LEGEND in lines and LEGEND in matrix
+    of_run = {}
+    backends, families = (
+        [word.strip() for word in line.split("┃")] for line in lines if line.count("┃") > 3
+    )
+    for line in lines:
+        name, *marks = (word.strip() for word in line.split("│"))
+        for column in range(1, len(backends) - 1) if name in FOUND.cells else ():
+            if marks[column - 1]:
+                of_run[backends[column], families[column], name] = marks[column - 1]
+    of_matrix: dict[tuple[str, str, str], str] = {}
+    header: list[str] = []
+    for line in matrix:
+        words = re.split(r" {2,}", line.strip())
+        if words[0] == "backend":
+            header = words
+        elif words[2:3] == ["cpu"] and len(words) == len(header):  # no blanks in it
+            for name, mark in zip(header[3:], words[3:], strict=True):
+                of_matrix[words[0], words[1], name] = mark
+    assert len(of_matrix) > 50
+    assert of_matrix.items() <= of_run.items()
+    listed = matrix[matrix.index("Cells") + 1 :]
+    assert [line.split()[0] for line in listed[: listed.index("")]] == list(FOUND.cells)
 
 
 def test_claims_are_held_against_runs_and_never_contradicted_by_a_refusal(
