@@ -26,7 +26,7 @@ def read(path: Path) -> list[Json]:
         MatrixDataError: unreadable, not JSON, or not evidence; the text has the places.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise MatrixDataError([f"{path}: not UTF-8 (byte {error.start})"]) from None
     except OSError as error:
@@ -36,9 +36,7 @@ def read(path: Path) -> list[Json]:
     except RecursionError:
         raise MatrixDataError([f"{path}: nested too deeply"]) from None
     if isinstance(data, dict) and data.get("schema", EVIDENCE_SCHEMA) != EVIDENCE_SCHEMA:
-        raise MatrixDataError(
-            [f"{path}: evidence of schema {data['schema']!r}; this reads {EVIDENCE_SCHEMA}"]
-        )
+        raise MatrixDataError([f"{path}: {_other_schema(data['schema'])}"])
     # What only shows or compares evidence does without pydantic.
     from pydantic import ValidationError
 
@@ -54,6 +52,22 @@ def read(path: Path) -> list[Json]:
         raise MatrixDataError(problems) from None
     runs: list[Json] = data["runs"]
     return runs
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    """A JSON object; of a key given twice, one half of the evidence would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return found
+
+
+def _other_schema(schema: Any) -> str:
+    text = f"evidence of schema {schema!r}; this reads {EVIDENCE_SCHEMA}"
+    if isinstance(schema, int) and schema > EVIDENCE_SCHEMA:
+        return f"{text}: a newer attn-lint made it, and can read it"
+    return f"{text}: run attn-lint verify on that machine again"
 
 
 def dump(runs: Sequence[Json]) -> str:
@@ -128,6 +142,18 @@ def probes_of(runs: Iterable[Json], backend: str, family: str) -> dict[str, dict
             for name, seen in probes.items():
                 found.setdefault(cell, {}).setdefault(name, []).append(seen)
     return found
+
+
+def disagreement(
+    runs: Iterable[Json], backend: str, family: str, cell: str, name: str
+) -> dict[str, list[Json]] | None:
+    """Runs by what they saw of a probe, where some were right and others were refused."""
+    by_verdict: dict[str, list[Json]] = {}
+    for run in runs:
+        seen = run["backends"].get(backend, {}).get(family, {}).get(cell, {}).get(name)
+        if seen is not None:
+            by_verdict.setdefault(verdict([seen]), []).append(run)
+    return by_verdict if {"right", "refused"} <= set(by_verdict) else None
 
 
 def verdict(seen: Iterable[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ is checked where they are run.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -98,9 +98,13 @@ class ProbeEvidence(Strict):
     wrong: int = Field(0, ge=0)
     crashed: int = Field(0, ge=0)
     unavailable: int = Field(0, ge=0)
-    error: float | None = Field(None, description="largest ‖out − ref‖/‖ref‖")
-    row: float | None = Field(None, description="the same of the worst query of a head")
-    tolerance: float | None = None
+    error: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="largest ‖out − ref‖/‖ref‖"
+    )
+    row: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="the same of the worst query of a head"
+    )
+    tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
     text: str | None = Field(None, description="reasons of a refusal, or what went wrong")
 
     @model_validator(mode="after")
@@ -108,6 +112,10 @@ class ProbeEvidence(Strict):
         counts = self.right, self.refused, self.wrong, self.crashed, self.unavailable
         if not any(counts):
             raise ValueError("no outcome is counted")
+        if self.error is not None and self.tolerance is None:
+            raise ValueError("an error comes with the tolerance that it was held against")
+        if not (self.wrong or self.crashed) and (self.error or 0) > (self.tolerance or 0):
+            raise ValueError("an error above the tolerance, and nothing is counted as wrong")
         return self
 
 
@@ -117,17 +125,24 @@ class Machine(Strict):
     capability: tuple[int, int] | None = None
     system: str
 
+    @model_validator(mode="after")
+    def _named(self) -> Machine:
+        name = "cpu" if self.capability is None else "sm{}{}".format(*self.capability)
+        if self.architecture != name:
+            raise ValueError(f"architecture {self.architecture} with the capability of {name}")
+        return self
+
 
 class EvidenceRun(Strict):
     """One run of `attn-lint verify` on one machine."""
 
-    date: str
+    date: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="UTC")
     tool: str
     probes: str = Field(description="digest of the cells and bases it was made with")
     machine: Machine
     versions: dict[str, str]
-    seeds: list[int]
-    backends: dict[str, dict[str, dict[str, dict[str, ProbeEvidence]]]] = Field(
+    seeds: list[Annotated[int, Field(ge=0)]]
+    backends: dict[str, dict[Family, dict[str, dict[str, ProbeEvidence]]]] = Field(
         description="backend -> family -> cell -> probe"
     )
     not_run: dict[str, str] = Field(default_factory=dict, description="backend -> why")

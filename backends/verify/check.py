@@ -12,6 +12,7 @@ from typing import Any
 from ...matrix import evidence
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
+from .claims import machine_of
 from .probes import Catalogue, plan
 from .rows import rows_of
 
@@ -74,6 +75,7 @@ def files_given(
         here = evidence.of_architecture(runs, architecture)
         for capabilities in declared.values():
             problems += _against(release, found, capabilities, architecture, here, scope)
+    problems = list(dict.fromkeys(problems))  # what is wrong with an architecture is said once
     return problems + _evidence(runs, release, found, declared, scope)
 
 
@@ -117,6 +119,16 @@ def notes(run: Json, release: Release) -> list[str]:
     return found
 
 
+def other_probes(runs: Sequence[Json], found: Catalogue) -> list[str]:
+    """Runs that were asked something else than is asked today: where problems may come from."""
+    return [
+        f"the run of {run['date'][:10]} on {run['machine']['device']} is of other probes "
+        f"({run['probes']}, by attn-lint {run['tool']}; now {found.digest})"
+        for run in runs
+        if run["probes"] != found.digest
+    ]
+
+
 def _names(release: Release, declared: Declared, scope: Scope) -> Iterator[str]:
     for name in release["rows"]:
         if name not in declared and scope.has(name):
@@ -139,7 +151,7 @@ def _against(
         return
     entry = release["bundled"]["architectures"].get(architecture)
     if entry is None:
-        yield f"{architecture}: no such architecture in the data of the bundled backends"
+        yield f"{architecture}: the data of the bundled backends has no such architecture yet"
         return
     said = release["rows"].get(capabilities.name, {})
     made = rows_of({"": runs}, capabilities, found, {architecture: entry})
@@ -233,9 +245,15 @@ def _declared(
             continue
         where = f"{place} {family} {cell} [{name}]"
         verdict = evidence.verdict(seen[key]) if key in seen else None
-        if verdict in evidence.BAD:
+        apart = evidence.disagreement(runs, capabilities.name, *key)
+        if apart is not None:
+            said = "; ".join(
+                f"{kind} on {machine_of(run)}" for kind, those in apart.items() for run in those
+            )
+            yield f"{where}: runs disagree: {said}"
+        elif verdict in evidence.BAD:
             texts = [one["text"] for one in seen[key] if one.get("text")]
-            yield f"{where}: {verdict}: {'; '.join(texts) or 'runs disagree'}"
+            yield f"{where}: {verdict}: {'; '.join(texts) or 'without a reason'}"
         elif verdict is None:
             yield f"{where}: no evidence; run verify there again"
         elif key not in planned:

@@ -16,6 +16,7 @@ from ...matrix.files import write_atomically
 from .. import bundled  # noqa: F401  # registers
 from ..registry import CAPABILITIES, capabilities_of, missing_packages
 from . import check, machine, record, report
+from .claims import machine_of
 from .errors import VerifyError
 from .outcome import RIGHT
 from .pool import Result, Settings, run_all
@@ -96,6 +97,8 @@ def _check_files(
     if given:
         raise VerifyError(f"--evidence runs nothing, so that {', '.join(given)} has no use")
     runs = evidence.merge(evidence.read(path) for path in asked.evidence)
+    for note in check.other_probes(runs, found):
+        print(f"note: {note}", file=sys.stderr)
     return _tell_check(check.files_given(runs, release, found, CAPABILITIES, scope), asked)
 
 
@@ -155,7 +158,10 @@ def rows(asked: Asked) -> int:
         ]
         if bad:
             listed = ", ".join(bad)
-            raise VerifyError(f"the evidence has wrong or crashed probes, no row says so: {listed}")
+            raise VerifyError(
+                "probes of the evidence are wrong, crashed or disagree, which no row may say: "
+                f"{listed} (attn-lint verify --check has the reasons)"
+            )
         write_rows(name, made, folder / "backends")
         print(folder / "backends" / f"{name}.yaml")
     return EXIT_CLEAN
@@ -212,8 +218,11 @@ def merge(files: Sequence[Path], output: Path) -> int:
     unwritten = _written(output, runs)
     if unwritten is not None:
         raise unwritten
-    machines = ", ".join(dict.fromkeys(run["machine"]["architecture"] for run in runs))
-    print(f"{len(runs)} run{'s' if len(runs) != 1 else ''} on {machines} in {output}")
+    print(f"{len(runs)} run{'s' if len(runs) != 1 else ''} in {output}")
+    for run in runs:
+        print(f"  {run['machine']['architecture']}: {machine_of(run)}")
+    for note in check.other_probes(runs, catalogue(newest()["bundled"])):
+        print(f"note: {note}", file=sys.stderr)
     return EXIT_CLEAN
 
 

@@ -148,11 +148,37 @@ def test_evidence_is_written_as_it_is_read(tmp_path: Path) -> None:
     assert sum('"right"' in line for line in path.read_text().splitlines()) == 1
 
 
+def document(probes: Any = None, **others: Any) -> str:
+    """A file of one run, with a probe or a key of the run as given."""
+    run = run_with({"decode": {"decode": probe(right=1) if probes is None else probes}}, **others)
+    return json.dumps({"schema": 1, "runs": [run]})
+
+
+H100 = {"architecture": "sm90", "device": "H100", "capability": [9, 0], "system": "Linux"}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("", "not JSON"),
         ("{", "not JSON"),
-        ('{"schema": 9, "runs": []}', "evidence of schema 9; this reads 1"),
+        ('{"schema": 1, "runs": [], "runs": []}', "'runs' is there twice"),
+        ('{"schema": 9, "runs": []}', "evidence of schema 9; this reads 1: a newer attn-lint"),
+        ('{"schema": 0, "runs": []}', "evidence of schema 0; this reads 1: run attn-lint verify"),
+        ('{"schema": "new", "runs": []}', "evidence of schema 'new'"),
+        (document(probe(right=1, skipped=3)), "skipped: Extra inputs are not permitted"),
+        (document(fingerprint="abc"), "fingerprint: Extra inputs are not permitted"),
+        (document(backends={"triton": {"sparse": {}}}), "backends.triton.sparse"),
+        (document(date="yesterday"), "runs.0.date"),
+        (document(seeds=[-1]), "runs.0.seeds.0"),
+        (document(machine={**H100, "capability": [8, 0]}),
+         "architecture sm90 with the capability of sm80"),
+        (document(machine={**H100, "capability": None}),
+         "architecture sm90 with the capability of cpu"),
+        (document(probe(right=1, error=1e-3)), "an error comes with the tolerance"),
+        (document(probe(right=1, error=1.0, tolerance=0.02)), "nothing is counted as wrong"),
+        (document(probe(right=1, error=float("nan"), tolerance=0.02)), "error"),
+        (document(probe(right=1, error=0.0, tolerance=0)), "tolerance"),
         ('{"schema": 1}', "runs: Field required"),
         ("[]", "document"),
         ('{"schema": 1, "runs": [{}]}', "runs.0.date: Field required"),
@@ -171,6 +197,78 @@ def test_what_is_no_evidence_is_refused_with_its_place(
         evidence.read(path)
     assert guarded(dispatch, ["verify", "--check", "--evidence", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+def test_runs_that_disagree_are_named_and_make_no_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same device with other versions: one run carries what the other refuses."""
+    older = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    newer = copy.deepcopy(older)
+    newer["versions"]["torch"], newer["date"] = "9.9.9", "2027-01-01T00:00:00Z"
+    cell = newer["backends"]["triton"]["mha"]["sinks"]
+    cell["decode sinks"] = {"call": "as ever", "refused": 1, "text": "no sinks any more"}
+    paths = [tmp_path / "older.json", tmp_path / "newer.json", tmp_path / "both.json"]
+    for path, run in zip(paths, (older, newer), strict=False):
+        path.write_text(evidence.dump([run]), encoding="utf-8")
+    assert guarded(dispatch, ["verify", "merge", *map(str, paths[:2]), "-o", str(paths[2])]) == 0
+    told = capsys.readouterr().out
+    assert f"2 runs in {paths[2]}" in told
+    assert f"torch {older['versions']['torch']}" in told and "torch 9.9.9" in told
+    words = ["verify", "--check", "--evidence", str(paths[2]), "--cell", "sinks"]
+    assert guarded(dispatch, words) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("triton cpu mha sinks [decode sinks]: runs disagree: right on ")
+    assert f"torch {older['versions']['torch']}" in line and "refused on" in line
+    assert "torch 9.9.9" in line
+    rows = rows_of({"cpu": [older, newer]}, TRITON, FOUND, RELEASE["bundled"]["architectures"])
+    assert rows["mha"]["cpu"]["sinks"] == {"support": "bad"}
+
+
+def test_evidence_of_other_probes_is_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    run["probes"], run["tool"] = "0123456789ab", "0.0.9"
+    path = tmp_path / "e.json"
+    path.write_text(evidence.dump([run]), encoding="utf-8")
+    note = f"is of other probes (0123456789ab, by attn-lint 0.0.9; now {FOUND.digest})"
+    assert guarded(dispatch, ["verify", "--check", "--evidence", str(path)]) == 0
+    assert note in capsys.readouterr().err
+    assert guarded(dispatch, ["verify", "merge", str(path), "-o", str(tmp_path / "all.json")]) == 0
+    assert note in capsys.readouterr().err
+
+
+def test_what_probes_are_called_does_not_make_them_others() -> None:
+    data = copy.deepcopy(RELEASE["bundled"])
+    for entry in data["cells"].values():
+        entry["title"] += " (renamed)"
+    assert catalogue(data).digest == FOUND.digest
+    assert {run["probes"] for runs in RELEASE["evidence"].values() for run in runs} == {
+        FOUND.digest
+    }
+    data["cells"]["sinks"]["probes"][0]["sinks"] = [True, False]
+    assert catalogue(data).digest != FOUND.digest
+
+
+def test_evidence_of_things_that_there_are_not_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
+    run["backends"]["another"] = {"mha": {"decode": {"decode": probe(right=1)}}}
+    run["backends"]["triton"]["mha"]["telepathy"] = {"decode": probe(right=1)}
+    machine = {**H100, "architecture": "sm99", "capability": [9, 9]}
+    new = run_with({"decode": {"decode": probe(right=1)}}, machine=machine)
+    path = tmp_path / "e.json"
+    path.write_text(evidence.dump([run, new]), encoding="utf-8")
+    assert guarded(dispatch, ["verify", "--check", "--evidence", str(path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == [
+        "another cpu: evidence of a backend that is not bundled",
+        "sm99: the data of the bundled backends has no such architecture yet",
+        "triton cpu mha telepathy [decode]: evidence of a probe that is no more; "
+        "run verify there again",
+    ]
 
 
 def test_merging_keeps_machines_apart_and_the_newer_of_the_same(tmp_path: Path) -> None:
