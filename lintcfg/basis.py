@@ -137,7 +137,8 @@ def in_its_time(judgement: Judgement, basis: Basis) -> Judgement:
     refusals = [problem for problem in judgement.parsed.problems if problem.refuses]
     startup, stage = judgement.startup, judgement.stage
     if stage == "parse" and all(problem.message in there for problem in refusals):
-        startup, stage = judgement.outcome.startup, judgement.outcome.stage
+        outcome = (judgement.apart or judgement).outcome
+        startup, stage = outcome.startup, outcome.stage
     findings = [
         _told_in_time(finding, basis) if finding.message in there else finding
         for finding in judgement.findings

@@ -71,7 +71,7 @@ class Judgement:
     """The verdict on a launch and everything that led to it.
 
     `contexts` are the machines and families of models that were tried where the launch leaves
-    them open.
+    them open; `apart` is the judgement without the values that the parser refuses.
     """
 
     launch: Launch
@@ -83,6 +83,7 @@ class Judgement:
     gpu: str | None
     model: ModelTraits | None
     contexts: list[Context] = field(default_factory=list)
+    apart: Judgement | None = None
 
     def resolved(self) -> dict[str, Any]:
         """Resolved values under SGLang's names; a value that is not known is a list of options."""
@@ -157,7 +158,17 @@ class Judge:
             unknown=launch.unknown,
             partial=launch.partial,
         )
-        self._leave_open(parsed)
+        meant = dict(parsed.values)
+        if not self._leave_open(parsed):
+            return self._judge_parsed(launch, parsed)
+        judgement = self._judge_parsed(launch, parsed)
+        apart = self._judge_parsed(launch, replaced(parsed, values=meant))
+        judgement.apart = apart
+        judgement.findings = self.statements.standing(judgement.findings, apart.findings)
+        return judgement
+
+    def _judge_parsed(self, launch: Launch, parsed: ParsedLaunch) -> Judgement:
+        """Judge what the parser made of a launch, with its models and machines."""
         model, model_problem = self._model(parsed.values.get("model_path"), parsed, draft=False)
         draft, draft_problem = self._draft(parsed)
         problems = [problem for problem in (model_problem, draft_problem) if problem]
@@ -171,11 +182,12 @@ class Judge:
             self._explore(judgement, problems, draft)
         return judgement
 
-    def _leave_open(self, parsed: ParsedLaunch) -> None:
-        """Open what a refused value or a former flag was meant to set.
+    def _leave_open(self, parsed: ParsedLaunch) -> bool:
+        """Open what a refused value or a former flag was meant to set; whether there is any.
 
         The launch is refused already; what its defaults would have met is nobody's question.
         """
+        opened = False
         for problem in parsed.problems:
             if not problem.refuses:
                 continue
@@ -186,6 +198,8 @@ class Judge:
             for name in meant:
                 if name not in parsed.typed:
                     parsed.values[name] = Unknown()
+                    opened = True
+        return opened
 
     def _explore(
         self,

@@ -373,6 +373,20 @@ class Statements:
             for event in context.judgement.outcome.events
         )
 
+    @staticmethod
+    def standing(findings: Iterable[Finding], apart: Iterable[Finding]) -> list[Finding]:
+        """Findings that do not hang on values which are refused: what is certain whatever they
+        were meant to be, and what is open without them as well.
+        """
+        open_apart = {
+            (finding.code, finding.rule, finding.phase) for finding in apart if not finding.certain
+        }
+        return [
+            finding
+            for finding in findings
+            if finding.certain or (finding.code, finding.rule, finding.phase) in open_apart
+        ]
+
     def merge(self, base: list[Finding], contexts: list[Context], *, exact: bool) -> list[Finding]:
         """Findings of a launch that leaves GPU or model open; `exact` where the model is known.
 

@@ -67,3 +67,37 @@ def test_a_flag_that_is_refused_is_not_said_to_have_no_effect() -> None:
 def test_a_value_that_was_never_given_is_called_unset() -> None:
     finding = judged("h200", V4, "--speculative-algorithm EAGLE").findings[0]
     assert finding.message.endswith("it is unset here.")
+
+
+#: Launches with a value or a name that SGLang refuses, and what they are without it.
+MISTYPED = [
+    ("b200", "deepseek-ai/DeepSeek-V3", "--attention-backend trtlm_mla", ""),
+    ("h100", "Qwen/Qwen3-8B", "--decode-attention-backend flashinfr --page-size 16",
+     "--page-size 16"),
+    ("h100", "Qwen/Qwen3-8B", "--kv-cache-dtype fp8 --attention-backend fa3",
+     "--attention-backend fa3"),
+    ("h100", "Qwen/Qwen3-8B", "--enable-ep-moe", ""),
+    (None, None, "--attention-backend trtlm_mla", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags", "rest"), MISTYPED)
+def test_nothing_is_said_that_hangs_on_a_value_which_is_refused(
+    gpu: str | None, model: str | None, flags: str, rest: str
+) -> None:
+    def perhaps(words: str) -> set[tuple[str, str | None]]:
+        launch = Launch(words.split(), gpu=gpu, model=model, partial=True)
+        findings = JUDGE.judge(launch).findings
+        return {(one.code, one.rule) for one in findings if not one.certain}
+
+    assert perhaps(flags) <= perhaps(rest)
+    judgement = JUDGE.judge(Launch(flags.split(), gpu=gpu, model=model, partial=True))
+    errors = [one for one in judgement.findings if one.severity == "error" and one.certain]
+    assert [one.label for one in errors] == ["parse"]
+    assert (judgement.startup, judgement.stage) == ("refuses", "parse")
+
+
+def test_what_holds_for_every_value_is_said_beside_a_mistyped_one() -> None:
+    flags = f"--attention-backend dsv44 {TREE}"
+    codes = [one.code for one in judged("h200", V4, flags).findings if one.certain]
+    assert codes[:2] == ["ATT103", "ATT205"]

@@ -24,7 +24,8 @@ class Unknown:
     def __repr__(self) -> str:
         if self.candidates is None:
             return "unknown"
-        return "one of " + ", ".join(map(str, self.candidates))
+        shown = ("unset" if value is None else str(value) for value in self.candidates)
+        return "one of " + ", ".join(shown)
 
 
 UNKNOWN = Unknown()
