@@ -636,6 +636,32 @@ def test_a_megabyte_in_a_batch_is_answered(
     assert time.process_time() - start < 10
 
 
+#: What the real SGLang takes by itself, here and on machines of other kinds, best first.
+TAKEN = [
+    ("b200", "Qwen/Qwen3-8B", ["trtllm_mha", "flashinfer", "triton"]),
+    ("h100", "Qwen/Qwen3-8B", ["fa3", "flashinfer", "triton", "trtllm_mha"]),
+    ("rtx5090", "Qwen/Qwen3-8B", ["flashinfer", "triton", "trtllm_mha"]),
+    ("mi300x", "Qwen/Qwen3-8B", ["aiter", "triton"]),
+    ("b200", "deepseek-ai/DeepSeek-V3", ["trtllm_mla"]),
+]
+#: What it takes for nobody, and what is made for one kind of model or of machine.
+ODD = {"llada2_cfg_flashinfer", "flex_attention", "wave", "hpc_ops"}
+
+
+@pytest.mark.parametrize(("gpu", "model", "first"), TAKEN)
+def test_suggestions_come_in_the_order_of_sglang_s_own_choices(
+    capsys: pytest.CaptureFixture[str], gpu: str, model: str, first: list[str]
+) -> None:
+    code, out, _ = run(
+        capsys, "suggest", "--gpu", gpu, "--model-path", model, "--output-format", "json"
+    )
+    assert code == 0
+    names = [one["backend"] for one in strictly(out)["suggestions"]]
+    assert names[: len(first)] == first
+    odd = [name for name in names if name in ODD]
+    assert names[len(names) - len(odd) :] == odd
+
+
 #: An image of a release that still had the flag, with a CUDA version of its own.
 PASTED = [
     "docker", "run", "--gpus", "all", "-p", "30000:30000", "lmsysorg/sglang:v0.5.4-cu126",

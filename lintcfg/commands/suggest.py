@@ -9,7 +9,7 @@ from .. import options as o
 from ..errors import UsageError
 from ..findings import Finding
 from ..json_text import dumps
-from ..judge import Judge, Judgement, Launch
+from ..judge import Context, Judge, Judgement, Launch
 from ..statements import shown
 from .common import Request, assumptions, read_request
 
@@ -165,10 +165,74 @@ def candidates(
         one = Candidate(backend, tried, findings, backend == default)
         fits = runs_on(judge, backend, tried)
         (good if one.kept and fits else bad).append(one)
-    # What SGLang would take first, here or without the wishes; then the fewest remarks.
-    good.sort(key=lambda one: (not one.default, one.backend != usual, *one.weight))
+    liked = preferences(launch, judge)
+    breadth = {one.backend: _breadth(judge, one.backend) for one in good}
+    good.sort(key=lambda one: _rank(one, usual, liked, breadth))
     bad.sort(key=lambda one: (one.judgement.startup != "starts", len(one.misses)))
     return good, bad
+
+
+def _rank(
+    one: Candidate, usual: str, liked: Preferences, breadth: dict[str, int]
+) -> tuple[int, ...]:
+    """The order of suggestions: what SGLang would take here, or without the wishes; what costs
+    least; what SGLang takes for this model on other machines, and for other models on this one;
+    what carries most.
+
+    Backends that it never takes by itself come last where they are made for little: where they
+    carry less than half of what another one does.
+    """
+    warnings, remarks = one.weight
+    here = liked.families.get(one.backend, 0)
+    elsewhere = liked.machines.get(one.backend, 0)
+    carries = breadth[one.backend]
+    narrow = not here and not elsewhere and 2 * carries < max(breadth.values())
+    return (
+        not one.default, one.backend != usual, narrow, warnings, -elsewhere, -here, -carries,
+        remarks,
+    )  # fmt: skip
+
+
+@record
+class Preferences:
+    """How often SGLang takes each backend by itself.
+
+    `families` counts the families of models for which it does on this machine, `machines` the
+    classes of machine on which it does for this model.
+    """
+
+    families: dict[str, int]
+    machines: dict[str, int]
+
+
+def preferences(launch: Launch, judge: Judge) -> Preferences:
+    """What SGLang takes where nobody asks for a backend."""
+    bare = replaced(launch, argv=_model_only(launch, judge), partial=True, cuda=None)
+    anybody = judge.judge(replaced(bare, argv=[], model=None))
+    anywhere = judge.judge(replaced(bare, gpu=None))
+    return Preferences(_taken(anybody.contexts), _taken(anywhere.contexts))
+
+
+def _taken(contexts: list[Context]) -> dict[str, int]:
+    """In how many of the contexts a backend serves a phase."""
+    counts: dict[str, int] = {}
+    for context in contexts:
+        phases = ("prefill", "decode")
+        for name in {context.judgement.read(f"fact.{phase}_backend") for phase in phases}:
+            if isinstance(name, str):
+                counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _breadth(judge: Judge, backend: str) -> int:
+    """How many features of the matrix a backend carries, for any family."""
+    return sum(
+        cell["support"] in ("yes", "partial")
+        for row in judge.release["backends"] or ()
+        if row["name"] == backend
+        for family in row.get("families", ())
+        for cell in family["cells"].values()
+    )
 
 
 def runs_on(judge: Judge, backend: str, judgement: Judgement) -> bool:
