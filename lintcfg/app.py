@@ -23,6 +23,10 @@ matrix = typer.Typer(rich_markup_mode=None, help="The support matrix and its che
 app.add_typer(matrix, name="matrix")
 
 Release = Annotated[str, typer.Option("--sglang", help="SGLang release.")]
+Folder = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--matrix", metavar="FOLDER", help="Data folder of a release."),
+]
 
 
 class Output(StrEnum):
@@ -45,11 +49,12 @@ def show(
     engine: Annotated[
         str, typer.Option(help="Whose matrix: sglang, or bundled for our own backends.")
     ] = loader.DEFAULT_ENGINE,
+    folder: Folder = None,
 ) -> int:
     """Show what each backend supports, cell by cell."""
     from .commands.matrix_show import run as run_show
 
-    return run_show(engine, sglang, backend, family, output_format.value)
+    return run_show(engine, sglang, backend, family, output_format.value, folder)
 
 
 @matrix.command("validate")
@@ -60,11 +65,14 @@ def validate(
         typer.Option(help="An SGLang source tree; every source is looked up in it."),
     ] = None,
     sglang: Release = loader.DEFAULT_RELEASE,
+    named: Folder = None,
 ) -> int:
     """Check schema, cross-references, dead rules, shadowed branches and sources."""
     from ..matrix.validate import validate as check
 
-    folder = folder or Path(loader.data_folder(release=sglang))
+    if folder is not None and named is not None:
+        raise UsageError(f"two folders: {folder} and --matrix {named}")
+    folder = folder or named or Path(loader.data_folder(release=sglang))
     if not (folder / "pipeline.yaml").is_file():
         raise UsageError(f"{folder}: no release data there (no pipeline.yaml)")
     if source is not None and not source.is_dir():
@@ -94,10 +102,7 @@ def schema() -> int:
 def audit(
     source: docs_app.Source,
     sglang: Release = loader.DEFAULT_RELEASE,
-    folder: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--matrix", metavar="FOLDER", help="Data folder of a release."),
-    ] = None,
+    folder: Folder = None,
     record: Annotated[
         bool, typer.Option("--record", help="Write the fingerprints of the sources instead.")
     ] = False,
@@ -129,11 +134,12 @@ def rule(
     code: Annotated[Optional[str], typer.Argument(help="A code, a name or a rule's id.")] = None,  # noqa: UP045
     output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
     sglang: Release = loader.DEFAULT_RELEASE,
+    folder: Folder = None,
 ) -> int:
     """List every rule, or explain one with its source."""
     from .commands.rule import run as run_rule
 
-    return run_rule(code, sglang, output_format.value)
+    return run_rule(code, sglang, output_format.value, folder)
 
 
 def run(arguments: Sequence[str]) -> int:

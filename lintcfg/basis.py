@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,11 @@ def nearest(release: str) -> tuple[str, bool]:
             found = (later[0] if later else known[-1]), False
         _nearest[release] = found
     return found
+
+
+def is_release(text: str) -> bool:
+    """Whether a text is a version at all."""
+    return re.fullmatch(r"v?\d+(\.\d+){1,3}(\.?(post|rc|dev)\d+)?", text) is not None
 
 
 def numbers(release: str) -> tuple[int, ...]:

@@ -149,7 +149,9 @@ def _command_first(arguments: Sequence[str]) -> list[str]:
         position += 1 if equals or takes_value[name] is None else 2
     if 0 < position < len(arguments):
         word = arguments[position]
-        if word in LAUNCH_COMMANDS or word in FILE_COMMANDS or word in APP_COMMANDS:
+        if word in APP_COMMANDS:  # whose options belong to commands below them
+            return [word, *arguments[position + 1 :], *arguments[:position]]
+        if word in LAUNCH_COMMANDS or word in FILE_COMMANDS:
             return [word, *arguments[:position], *arguments[position + 1 :]]
     return list(arguments)
 

@@ -337,13 +337,13 @@ def test_colour_follows_the_option_and_the_environment() -> None:
     ("text", "complaint"),
     [
         ('gpus = "h100"', "unknown key 'gpus'; did you mean 'gpu'"),
-        ("gpu = [", "lint.toml: "),
-        ('gpu = "a"\ngpu = "b"', "lint.toml: "),
-        ("\x00", "lint.toml: "),
-        ("[" * 100_000, "lint.toml: "),
+        ("gpu = [", "lint.toml:"),
+        ('gpu = "a"\ngpu = "b"', "lint.toml:"),
+        ("\x00", "lint.toml:"),
+        ("[" * 100_000, "lint.toml:"),
         ("gpu = 1", "takes a string"),
         ('fail-on = "never"', "takes error, warning, info"),
-        ('severity = {ATT201 = "bad"}', "severity maps codes"),
+        ('severity = {ATT201 = "bad"}', "severity of ATT201 is one of error"),
         ("select = 'ATT2'", "takes a list"),
     ],
 )
@@ -636,6 +636,37 @@ def test_a_megabyte_in_a_batch_is_answered(
     assert time.process_time() - start < 10
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize(
+    "command",
+    [["matrix", "validate"], ["matrix", "show", "--backend", "fa3"], ["rule", "ATT205"]],
+    ids=["validate", "show", "rule"],
+)
+def test_other_data_may_be_named_in_one_way_everywhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: list[str], before: bool
+) -> None:
+    import shutil
+
+    folder = tmp_path / "matrix"
+    shutil.copytree(Path(ROOM) / "data" / "sglang" / "0.5.22", folder)
+    option = ["--matrix", str(folder)]
+    arguments = [*option, *command] if before else [*command, *option]
+    code, _, err = run(capsys, *arguments)
+    assert code == 0
+    if command[-1] == "validate":
+        assert f"0 problems in {folder}" in err
+    (folder / "codes.yaml").write_text("codes: 5\n", encoding="utf-8")
+    code, _, err = run(capsys, *arguments)
+    assert code == 2 and "codes.yaml" in err
+
+
+def test_two_folders_to_validate_are_one_too_many(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, err = run(capsys, "matrix", "validate", "a", "--matrix", "b")
+    assert code == 2 and "two folders: a and --matrix b" in err
+
+
 #: What the real SGLang takes by itself, here and on machines of other kinds, best first.
 TAKEN = [
     ("b200", "Qwen/Qwen3-8B", ["trtllm_mha", "flashinfer", "triton"]),
@@ -817,7 +848,7 @@ def test_an_unknown_machine_of_the_configuration_is_named_with_its_file(
     for arguments in (LLAMA, ["exec", "--", "true"], ["check", "."]):
         code, _, err = run(capsys, *arguments)
         assert code == 2
-        assert "attn-lint.toml: unknown GPU 'h1oo'; known ones include" in err
+        assert "attn-lint.toml:1: unknown GPU 'h1oo'; known ones include" in err
 
 
 def test_an_empty_batch_gives_nothing() -> None:

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 from ..config import Config, PathSettings, find_config, load_config
 from .discover import matches
-
-_RELEASE = re.compile(r"v?\d+(\.\d+){1,3}(\.?(post|rc|dev)\d+)?")
-
-
-def is_release(text: str) -> bool:
-    """Whether a text is a version at all."""
-    return _RELEASE.fullmatch(text) is not None
 
 
 class Configs:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...matrix import loader
 from ...matrix.record import replaced
-from ..basis import Options, in_its_time, nearest
+from ..basis import Options, in_its_time, is_release, nearest
 from ..basis import basis as basis_of
 from ..config import Config, PathSettings
 from ..errors import UsageError
@@ -21,7 +21,7 @@ from ..launches import Found, Lines, Source, Variant, find_launches, kind_of, wo
 from ..launches.command import Commands
 from . import beside, suppress
 from .changes import changes_for
-from .configs import Configs, is_release, settings_for
+from .configs import Configs, settings_for
 from .encoding import UTF8, Encoding, Undecodable, decode, narrow
 from .judged import Judged
 from .reasons import without_reason

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...matrix import loader
-from ...matrix.errors import MatrixDataError
+from ...matrix.errors import MatrixDataError, ReleaseNotFound
 from ...matrix.record import mutable_record, replaced
 from .. import options as o
-from ..basis import Basis, Options, basis, in_its_time
-from ..config import Config, PathSettings, find_config, load_config
+from ..basis import Basis, Options, basis, in_its_time, is_release
+from ..config import Config, PathSettings, find_config, load_config, place
 from ..errors import EXIT_CLEAN, EXIT_FINDINGS, ConfigError, UsageError
 from ..findings import SEVERITIES, Finding, as_severity
 from ..flags import Command, strip_command
@@ -63,15 +63,15 @@ class Request:
                 raise
             problem = f"{folder}: the data does not fit together: {error!r}"
             raise MatrixDataError([problem]) from None
+        except ReleaseNotFound as error:
+            if self.given.get(o.SGLANG) is not None or self.config.sglang is None:
+                raise
+            where = place(self.config.path or "", "sglang")
+            raise ConfigError(f"{where}: {error}") from None
         codes = judge.statements.codes
         check_codes(codes, [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)])
         check_machine(judge.platforms, self.given.get(o.GPU), self.given.get(o.CUDA))
-        config = self.config
-        try:
-            check_codes(codes, [*config.select, *config.ignore, *config.severity])
-            check_machine(judge.platforms, config.gpu, config.cuda)
-        except UsageError as error:
-            raise ConfigError(f"{config.path}: {error}") from None
+        check_config(self.config, codes, judge.platforms)
         return judge
 
     def launch(self, gpu: str | None) -> Launch:
@@ -156,6 +156,32 @@ def check_machine(platforms: Platforms, gpu: str | None, cuda: str | None) -> No
     if cuda is not None:
         # Any machine will do: only the version itself is looked at here.
         platforms.values(next(r["name"] for r in platforms.rows if r["kind"] == "cuda"), cuda)
+
+
+def check_config(config: Config, codes: Mapping[str, Any], platforms: Platforms) -> None:
+    """Refuse a configuration with values that no machine, code or release has."""
+
+    def check(judge: Callable[..., None], *arguments: Any, key: tuple[str, ...]) -> None:
+        try:
+            judge(*arguments)
+        except UsageError as error:
+            raise ConfigError(f"{place(config.path or '', *key)}: {error}") from None
+
+    check(check_codes, codes, config.select, key=("select",))
+    check(check_codes, codes, config.severity, key=("severity",))
+    tables: list[tuple[tuple[str, ...], Config | PathSettings]] = [((), config)]
+    tables += [(("per-path", name), one) for name, one in config.per_path.items()]
+    for within, one in tables:
+        check(check_codes, codes, one.ignore, key=(*within, "ignore"))
+        check(check_machine, platforms, one.gpu, None, key=(*within, "gpu"))
+        check(check_machine, platforms, None, one.cuda, key=(*within, "cuda"))
+        check(check_release, one.sglang, key=(*within, "sglang"))
+
+
+def check_release(release: str | None) -> None:
+    """Refuse what is no release."""
+    if release is not None and not is_release(release):
+        raise UsageError(f"sglang takes a release such as 0.5.22, not {release!r}")
 
 
 def check_codes(codes: Mapping[str, Any], patterns: Iterable[str]) -> None:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from ...matrix.record import replaced
 from .. import options as o
+from ..basis import is_release
 from ..check import discover
-from ..check.configs import Configs, is_excluded, is_release
+from ..check.configs import Configs, is_excluded
 from ..check.encoding import Encoding
 from ..check.runner import Options, Runner
-from ..config import FORMATS, Config, PathSettings
-from ..errors import EXIT_CLEAN, ConfigError, InputError, LintError, UsageError
+from ..config import FORMATS, Config
+from ..errors import EXIT_CLEAN, InputError, UsageError
 from ..findings import Finding, as_severity
-from .common import check_codes, check_machine, matches, of_others
+from .common import check_codes, check_config, check_machine, matches, of_others
 
 FORMAT = o.Option("--output-format", "FORMAT", f"one of {', '.join(FORMATS)}", FORMATS)
 LIST_FORMAT = o.Option("--output-format", "FORMAT", "text or json", ("text", "json"))
@@ -104,26 +105,15 @@ class FileRequest:
         release = self.given.get(o.SGLANG)
         if release is not None and not is_release(release):
             raise UsageError(f"--sglang takes a release such as 0.5.22, not {release!r}")
-        self._check_machine(self.given.get(o.GPU), self.given.get(o.CUDA))
-        codes = self.runner.default_judge.statements.codes
+        judge = self.runner.default_judge
+        check_machine(judge.platforms, self.given.get(o.GPU), self.given.get(o.CUDA))
+        codes = judge.statements.codes
         check_codes(codes, [*self.given.all(o.SELECT), *self.given.all(o.IGNORE)])
-
-    def _check_machine(self, gpu: str | None, cuda: str | None) -> None:
-        check_machine(self.runner.default_judge.platforms, gpu, cuda)
 
     def _verify(self, config: Config) -> None:
         """Refuse a configuration with values that no release, machine or code has."""
-        codes = self.runner.default_judge.statements.codes
-        every: list[Config | PathSettings] = [config, *config.per_path.values()]
-        try:
-            check_codes(codes, [*config.select, *config.severity])
-            for one in every:
-                check_codes(codes, list(one.ignore))
-                self._check_machine(one.gpu, one.cuda)
-                if one.sglang is not None and not is_release(one.sglang):
-                    raise UsageError(f"sglang takes a release, not {one.sglang!r}")
-        except LintError as error:
-            raise ConfigError(f"{config.path}: {error}") from None
+        judge = self.runner.default_judge
+        check_config(config, judge.statements.codes, judge.platforms)
 
     # ----------------------------------------------------------------- what is read
 

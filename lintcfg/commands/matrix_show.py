@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 from ...matrix import loader, show
@@ -15,12 +16,19 @@ BUNDLED = "bundled"
 
 
 def run(
-    engine: str, sglang: str | None, backend: str | None, family: str | None, output_format: str
+    engine: str,
+    sglang: str | None,
+    backend: str | None,
+    family: str | None,
+    output_format: str,
+    folder: os.PathLike[str] | None = None,
 ) -> int:
     """Print the rows that were asked for."""
     if engine == BUNDLED:
+        if folder is not None:
+            raise UsageError("--matrix is for SGLang's data; our own backends have one matrix")
         return _bundled(sglang, backend, family, output_format)
-    release = loader.load(engine, sglang or loader.DEFAULT_RELEASE)
+    release = loader.load(engine, sglang or loader.DEFAULT_RELEASE, folder=folder)
     if not release["backends"]:
         raise UsageError(f"{engine} {release.name} has no support matrix")
     rows = show.rows(release, backend, family)

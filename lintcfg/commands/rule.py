@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 EFFECTS = ("refuse", "warn", "advise")
 
 
-def run(code: str | None, sglang: str, output_format: str) -> int:
+def run(
+    code: str | None, sglang: str, output_format: str, folder: os.PathLike[str] | None = None
+) -> int:
     """Print the list or one page."""
-    release = load(release=sglang)
+    release = load(release=sglang, folder=folder)
     if code is None:
         return _list(release, output_format)
     codes: dict[str, Any] = release["codes"]["codes"]

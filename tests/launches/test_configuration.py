@@ -99,6 +99,70 @@ def test_a_wrong_configuration_is_refused_with_its_place(
     assert "attn-lint.toml" in err and said in err
 
 
+#: Files, what they hold, and the line and the words of what is wrong with them.
+WRONG = [
+    ("pyproject.toml", "tool = 5\n", "1: tool is not a table but 5"),
+    ("pyproject.toml", '[tool]\nattn-lint = "x"\n', "2: [tool.attn-lint] is not a table but 'x'"),
+    ("pyproject.toml", "[tool]\nattn-lint = []\n", "2: [tool.attn-lint] is not a table but a list"),
+    ("pyproject.toml", '[[tool.attn-lint]]\ngpu = "h100"\n', "1: [tool.attn-lint] is not a table"),
+    ("pyproject.toml", "\ntool.attn-lint.gpu = 5\n", "2: gpu takes a string, not 5"),
+    ("pyproject.toml", "tool = {attn-lint = {gpu = 5}}\n", "1: gpu takes a string, not 5"),
+    ("pyproject.toml", "[tool.'attn-lint']\ngpu = 5\n", "2: gpu takes a string, not 5"),
+    ("pyproject.toml", '[tool.attn_lint]\ngpu = "h100"\n', "1: [tool.attn_lint] is called"),
+    ("pyproject.toml", "[tool.other]\ngpu = 1\n[tool.attn-lint]\ngpu = 1\n", "4: gpu takes a"),
+    ("pyproject.toml", '[tool.attn-lint]\ngpu = "h100\n', "2:12: "),
+    ("attn-lint.toml", '[tool.attn-lint]\ngpu = "h100"\n', "1: the keys stand by themselves here"),
+    ("attn-lint.toml", 'gpu = "h100"\ngpu = "h200"\n', "2:13: "),
+    ("attn-lint.toml", 'gpu = ""\n', "1: gpu is empty"),
+    ("attn-lint.toml", '\n\ngpu = "h1000"\n', "3: unknown GPU 'h1000'"),
+    ("attn-lint.toml", 'select = [\n""]\n', "1: select takes a list of strings, not an empty one"),
+    ("attn-lint.toml", 'gpu = "h100"\nexclude = [5]\n', "2: exclude takes a list of strings"),
+    ("attn-lint.toml", "[severity]\nATT305 = 5\n", "2: severity of ATT305 is one of error"),
+    ("attn-lint.toml", "severity = 5\n", "1: severity maps codes to error, warning, info; it is 5"),
+    ("attn-lint.toml", "require-reason = 'yes'\n", "1: require-reason takes true or false"),
+    ("attn-lint.toml", '[per-path."a/*"]\ngup = 1\n', "2: unknown key 'gup' in per-path.a/*"),
+    ("attn-lint.toml", 'gpu = "h100"\n[per-path."a/*"]\ngpu = "x"\n', "3: unknown GPU 'x'"),
+    ("attn-lint.toml", '[[docs.accept]]\ncode = "DOC101"\n', "1: docs.accept 1: reason is missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "said"), WRONG)
+def test_what_is_wrong_with_a_configuration_is_told_by_every_command(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / name, text)
+    launch = ["--model-path", "Qwen/Qwen3-8B"]
+    for command in (["check", str(write(tmp_path / "a.sh", LAUNCH))], launch,
+                    ["resolve", *launch], ["exec", "--", "true"],
+                    ["--lint-config", name, *launch]):  # fmt: skip
+        assert guarded(dispatch, command) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"{name}:{said}" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[project]\ndependencies = ["attn-lint"]\n', "[tool.other]\nx = 1\n", "[project\nattn-lint",
+     "\xff"],
+)  # fmt: skip
+def test_a_shared_file_without_our_table_is_passed_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    (tmp_path / "below" / "pyproject.toml").write_bytes(text.encode("latin-1"))
+    write(tmp_path / "attn-lint.toml", 'gpu = "h200"\n')
+    guarded(dispatch, ["--model-path", "Qwen/Qwen3-8B", "--output-format", "json"])
+    assert json.loads(capsys.readouterr().out)["gpu"] == "h200"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
