@@ -8,7 +8,7 @@ from typing import Any
 from ..context import Context, from_image
 from . import shell
 from .command import Commands
-from .json_tree import unescaped
+from .escapes import unescaped
 from .model import Extraction
 from .text import Source, join
 

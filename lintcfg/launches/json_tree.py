@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
 
+from .escapes import unescaped
 from .model import TOO_DEEP
 from .text import Source, aligned
 from .tree import Document, Node
@@ -69,7 +70,8 @@ class _Reader:
         value, end = scanstring(self.text, place + 1, False)
         raw = self.source.slice(place + 1, end - 1)
         if raw.text != value:
-            raw = unescaped(raw) or aligned(value, raw)
+            exact = unescaped(raw)
+            raw = exact if exact is not None and exact.text == value else aligned(value, raw)
         return Node(self.source.at(place), self.source.at(end - 1) + 1, raw, quoted=True), end
 
     def array(self, place: int, depth: int) -> tuple[Node, int]:
@@ -110,34 +112,3 @@ class _Reader:
         if found != closing:
             raise _Broken(here, f"not JSON: a comma or {closing} is missing")
         return here
-
-
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"',
-            "'": "'"}  # fmt: skip
-
-
-def unescaped(raw: Source) -> Source | None:
-    """Undo single-character escapes exactly; None where there are others."""
-    text = raw.text
-    out: list[str] = []
-    starts: list[int] = []
-    places: list[int] = []
-    place = 0
-    expected = -1
-    while place < len(text):
-        character, width = text[place], 1
-        if character == "\\":
-            following = text[place + 1 : place + 2]
-            if following not in _ESCAPES or not following:
-                return None
-            character, width = _ESCAPES[following], 2
-        where = raw.at(place)
-        if where != expected:
-            starts.append(len(out))
-            places.append(where)
-        out.append(character)
-        expected = where + 1
-        place += width
-    if not out:
-        return None
-    return Source("".join(out), tuple(starts), tuple(places))

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..context import Context
 from .command import TALKERS, Commands
-from .json_tree import unescaped
+from .escapes import unescaped
 from .model import Extraction
 from .text import MASK, MOST_WORDS, Source, capped, join, made
 

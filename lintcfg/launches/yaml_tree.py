@@ -188,8 +188,8 @@ class _Builder:
         for line in text[position:].split("\n"):
             if indent is None and line.strip():
                 indent = len(line) - len(line.lstrip(" "))
-                if digits:
-                    indent = min(indent, _common_indent(text[position:]))
+                if digits:  # blanks beyond the number that is given belong to the text
+                    indent -= _first_indent(value)
             drop = min(indent or 0, len(line) - len(line.lstrip(" ")))
             end = min(position + len(line) + 1, len(text))
             parts.append(raw.slice(min(position + drop, end), end))
@@ -222,7 +222,7 @@ class _Builder:
         return aligned(value, raw).opened()
 
 
-def _common_indent(text: str) -> int:
-    return min(
-        (len(line) - len(line.lstrip(" ")) for line in text.split("\n") if line.strip()), default=0
-    )
+def _first_indent(text: str) -> int:
+    """Blanks before the first line that has more than blanks."""
+    line = next((line for line in text.split("\n") if line.strip()), "")
+    return len(line) - len(line.lstrip(" "))
