@@ -5,6 +5,8 @@ Every check goes both ways: a cell without evidence is as wrong as evidence with
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from ...matrix import evidence
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
+from . import record
 from .claims import machine_of
 from .probes import Catalogue, plan
 from .rows import rows_of
@@ -230,7 +233,7 @@ def _declared(
     """Differences between what a backend declares today and what it did in a run."""
     capability = tuple(architecture["capability"]) if architecture.get("capability") else None
     planned = {
-        (task.family, task.probe.cell, task.probe.name): bool(task.refusals)
+        (task.family, task.probe.cell, task.probe.name): [each.reason for each in task.refusals]
         for task in plan(found, capabilities, architecture["device"], capability)
     }
     seen = {
@@ -262,3 +265,20 @@ def _declared(
             yield f"{where}: refused as declared by now, carried in the evidence"
         elif not planned[key] and verdict == "refused":
             yield f"{where}: carried as declared by now, refused in the evidence"
+        elif verdict == "refused":
+            texts = {one["text"] for one in seen[key] if one.get("text")}
+            yield from _other_numbers(where, "; ".join(planned[key]), texts)
+
+
+def _other_numbers(where: str, reason: str, texts: Collection[str]) -> Iterator[str]:
+    """A limit that was moved since: of the reasons, what is measured in numbers must be the same.
+
+    How a reason is worded may change without a run.
+    """
+    for text in texts:
+        if _numbers(text) != _numbers(reason[: record.LONGEST_TEXT]):
+            yield f"{where}: refused as declared by now: {reason}; the evidence has: {text}"
+
+
+def _numbers(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\d+(?:\.\d+)?", text))

@@ -13,6 +13,8 @@ from .outcome import BAD, OUTCOMES, RIGHT
 from .pool import Result
 
 Json = dict[str, Any]
+#: Characters of a reason or an error that evidence keeps.
+LONGEST_TEXT = 500
 
 
 def run_of(
@@ -63,9 +65,9 @@ def _probe(result: Result, capabilities: Capabilities) -> Json:
     bad = next(((seed, o) for seed, o in result.outcomes if o.kind in BAD), None)
     texts = [outcome.text for outcome in outcomes if outcome.text]
     if bad is not None:
-        out["text"] = f"seed {bad[0]}: {bad[1].text}"[:500]
+        out["text"] = f"seed {bad[0]}: {bad[1].text}"[:LONGEST_TEXT]
     elif texts:
-        out["text"] = texts[0][:500]
+        out["text"] = texts[0][:LONGEST_TEXT]
     if any(outcome.kind == RIGHT for outcome in outcomes) or bad is not None:
         key = request.dtype, request.kv_dtype
         errors = [o.error for o in outcomes if o.error is not None and math.isfinite(o.error)]

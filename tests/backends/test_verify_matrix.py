@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from attn_lint.backends import bundled  # noqa: F401  # registers
-from attn_lint.backends.interface.capabilities import NO, Limit, one_of
+from attn_lint.backends.interface.capabilities import NO, Capabilities, Limit, Range, one_of
 from attn_lint.backends.registry import CAPABILITIES
 from attn_lint.backends.verify import check, report
 from attn_lint.backends.verify.commands import newest
@@ -31,6 +31,10 @@ RELEASE = newest()
 FOUND = catalogue(RELEASE["bundled"])
 SUPPORTS = ("yes", "no", "partial", "untested")
 TRITON = CAPABILITIES["triton"]
+
+
+def capability_of(entry: Any) -> tuple[int, int] | None:
+    return tuple(entry["capability"]) if entry.get("capability") else None
 
 
 def changed(rows: Any) -> Release:
@@ -316,6 +320,11 @@ def every_cell() -> Iterator[tuple[str, str, str, str | None]]:
                     yield backend, family, architecture, cell
 
 
+def bumped(text: str, number: re.Match[str]) -> str:
+    """A text with one of its numbers made larger by one."""
+    return f"{text[: number.start()]}{int(number.group()) + 1}{text[number.end() :]}"
+
+
 def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A cell changed in one thing: its support, its condition, its list of probes, its evidence."""
     for support in SUPPORTS:
@@ -328,7 +337,15 @@ def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield flipped
     if cell["support"] == "partial":
         yield {**cell, "when": cell["when"] + " mostly"}
-        yield {**cell, "refuses": cell["refuses"][1:]}
+        for number in re.finditer(r"\d+", cell["when"]):
+            yield {**cell, "when": bumped(cell["when"], number)}
+        refuses = cell["refuses"]
+        yield {**cell, "refuses": [*refuses, "decode page_size=3"]}
+        for place, name in enumerate(refuses):
+            yield {**cell, "refuses": refuses[:place] + refuses[place + 1 :]}
+            for number in re.finditer(r"\d+", name):
+                changed_name = bumped(name, number)
+                yield {**cell, "refuses": [*refuses[:place], changed_name, *refuses[place + 1 :]]}
     if "probe" in cell:
         yield {**cell, "probe": "elsewhere"}
 
@@ -336,6 +353,10 @@ def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def test_flipping_any_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Comparing with declarations is the slow part, and flips don't touch it.
     monkeypatch.setattr(check, "_evidence", lambda *arguments: [])
+
+    def found(rows: Any, backend: str) -> list[str]:
+        return check.committed(changed(rows), FOUND, CAPABILITIES, check.Scope([backend]))
+
     count = 0
     for backend, family, architecture, cell in every_cell():
         rows = {**RELEASE["rows"], backend: copy.deepcopy(RELEASE["rows"][backend])}
@@ -343,21 +364,79 @@ def test_flipping_any_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         here = rows[backend][family]
         if cell is None:
             here[architecture] = {"decode": {"support": "yes", "probe": "cpu"}}
-            assert any(
-                p.startswith(place) for p in check.committed(changed(rows), FOUND, CAPABILITIES)
-            )
+            assert any(p.startswith(place) for p in found(rows, backend))
             count += 1
             continue
         original = here[architecture][cell]
         for flipped in flips(original):
             here[architecture][cell] = flipped
-            problems = check.committed(changed(rows), FOUND, CAPABILITIES)
+            problems = found(rows, backend)
             assert [p for p in problems if p.startswith(f"{place} {cell}:")], (place, cell, flipped)
             count += 1
         del here[architecture][cell]
-        problems = check.committed(changed(rows), FOUND, CAPABILITIES)
+        problems = found(rows, backend)
         assert [p for p in problems if p.startswith(f"{place} {cell}:")], (place, cell, "left out")
     assert count > 100
+
+
+def moved(allowed: Any) -> Iterator[Any]:
+    """What a declaration allows of a number, with one of its limits elsewhere."""
+    if isinstance(allowed, Range):
+        yield replace(allowed, low=allowed.low + 1)
+        if allowed.high is not None:
+            yield replace(allowed, high=allowed.high - 1)
+            yield replace(allowed, high=allowed.high + 1)
+    elif all(type(value) is int for value in allowed):
+        for value in allowed:
+            yield allowed - {value}
+            yield allowed - {value} | {value + 1}
+        yield allowed | {max(allowed) * 2}
+
+
+def moved_declarations(own: Capabilities) -> Iterator[Capabilities]:
+    for trait, allowed in own.allows.items():
+        for other in moved(allowed):
+            yield replace(own, allows={**own.allows, trait: other})
+    for place, limit in enumerate(own.limits):
+        for trait, allowed in limit.when.items():
+            for other in moved(allowed):
+                changed_limit = replace(limit, when={**limit.when, trait: other})
+                limits = (*own.limits[:place], changed_limit, *own.limits[place + 1 :])
+                yield replace(own, limits=limits)
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_moving_any_number_that_a_probe_meets_is_found(name: str) -> None:
+    """Page sizes, head dims, drafts: where a call is judged otherwise, or for other numbers."""
+    own = CAPABILITIES[name]
+
+    def judged(capabilities: Capabilities) -> list[Any]:
+        return [
+            (task.key, [refusal.reason for refusal in task.refusals])
+            for architecture, entry in RELEASE["bundled"]["architectures"].items()
+            if any(
+                name in run["backends"] and run["machine"]["architecture"] == architecture
+                for runs in RELEASE["evidence"].values()
+                for run in runs
+            )
+            for task in plan(FOUND, capabilities, entry["device"], capability_of(entry))
+        ]
+
+    before, scope, met = judged(own), check.Scope([name]), 0
+    for other in moved_declarations(own):
+        if judged(other) != before:
+            met += 1
+            problems = check.committed(RELEASE, FOUND, {name: other}, scope)
+            assert problems, (other.allows, other.limits)
+    page_sizes = own.allows.get("page_size")
+    assert met >= (len(page_sizes) if isinstance(page_sizes, frozenset) and before else 0)
+
+
+def test_the_wording_of_a_reason_may_change() -> None:
+    own = CAPABILITIES["trtllm_mha"]
+    limits = tuple(replace(each, reason=f"{each.reason}, alas") for each in own.limits)
+    declared = {**CAPABILITIES, own.name: replace(own, limits=limits)}
+    assert check.committed(RELEASE, FOUND, declared) == []
 
 
 def test_a_row_too_many_or_too_few_is_found() -> None:
