@@ -718,6 +718,25 @@ def test_a_pasted_command_is_judged_as_in_a_file(
     assert answer["startup"] != "refuses"
 
 
+def test_the_flags_of_an_image_with_a_server_of_its_own_are_judged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = [*PASTED[:7], *LLAMA, "--attention-backend", "fa3", "--enable-ep-moe"]
+    (tmp_path / "run.sh").write_text(" ".join(command) + "\n", encoding="utf-8")
+    _, out, _ = run(capsys, "check", "run.sh", "--gpu", "b200", "--output-format", "json")
+    in_file = {(one["code"], one["severity"]) for one in strictly(out) if one["certain"]}
+    for words in (command, [" ".join(command)]):
+        code, out, _ = run(capsys, "--gpu", "b200", "--output-format", "json", *words)
+        answer = strictly(out)
+        alone = {(one["code"], one["severity"]) for one in answer["findings"] if one["certain"]}
+        assert (code, answer["startup"]) == (1, "refuses")
+        assert alone == in_file == {("ATT105", "info"), ("ATT201", "error")}
+    done = spawn("exec", "--gpu", "b200", "--", *command)
+    assert done.returncode in (1, 2)  # 2 where there is no docker
+    code, _, err = run(capsys, "docker", "run", "nginx", "--model-path", "x")
+    assert code == 2 and "no SGLang server launch: docker" in err
+
+
 def test_all_commands_know_what_a_pasted_command_runs_on(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from ..errors import EXIT_CLEAN, InputError, LintError
 from ..flags import strip_command
 from ..json_text import dumps
 from ..judge import Judge, Launch
-from .common import Request, judged, to_json, told_basis
+from .common import Request, judged, launch_of, to_json, told_basis
 
 #: What a line may hold. `env` is an object of SGLang's variables.
 KEYS = frozenset({"id", "argv", "gpu", "cuda", "model", "draft", "env"})
@@ -134,8 +134,8 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch
         known, gpu=case.get("gpu") or known.gpu, cuda=case.get("cuda") or known.cuda,
         own=known.own - {key for key in ("gpu", "cuda") if case.get(key)},
     )  # fmt: skip
-    launch = Launch(
-        command.argv,
+    launch = replaced(
+        launch_of(command),
         environment={
             **command.environment, **{key: str(value) for key, value in environment.items()},
         },
@@ -143,8 +143,5 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch
         cuda=known.cuda,
         model=case.get("model"),
         draft=case.get("draft"),
-        before=command.problems,
-        unknown=command.unknown,
-        partial=not command.name,
     )  # fmt: skip
     return launch, known

@@ -76,15 +76,8 @@ class Request:
 
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
-        return Launch(
-            self.command.argv,
-            environment=self.environment,
-            gpu=gpu,
-            cuda=self.basis.cuda,
-            before=self.command.problems,
-            unknown=self.command.unknown,
-            partial=not self.command.name,
-        )
+        launch = launch_of(self.command)
+        return replaced(launch, environment=self.environment, gpu=gpu, cuda=self.basis.cuda)
 
     def judged(self, judge: Judge) -> Judgement:
         """The verdict on the launch."""
@@ -130,6 +123,20 @@ class Request:
 def of_others(pattern: str) -> bool:
     """Whether a code is one of the commands on documentation and on the matrix."""
     return re.fullmatch(r"(?:DOC|MAT)\d*", pattern.upper()) is not None
+
+
+def launch_of(command: Command) -> Launch:
+    """The launch of a command, of which nothing else is known yet.
+
+    Bare flags, and those of an image with a server of its own, may be part of a command line.
+    """
+    return Launch(
+        command.argv,
+        environment=command.environment,
+        before=command.problems,
+        unknown=command.unknown,
+        partial=not command.name or command.contained,
+    )
 
 
 def judged(judge: Judge, launch: Launch, known: Basis) -> Judgement:

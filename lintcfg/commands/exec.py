@@ -88,7 +88,7 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
         return True
     if looks and known.gpu is None:
         known = replaced(known, gpu=_recognised(judge.platforms))
-    launch = replaced(request.launch(known.gpu), partial=False)
+    launch = replaced(request.launch(known.gpu), partial=stripped.contained)
     judgement = judged(judge, launch, known)
     findings = request.filtered(judgement.findings)
     for finding in findings:

@@ -29,6 +29,7 @@ class Command:
         backend: "auto" where the program itself decides by the model which server it starts.
         unknown: positions in `argv` of words that only a shell could fill in.
         problems: what the command itself gets wrong, before any flag is read.
+        contained: an image's own entrypoint is the server, and may add arguments to these.
     """
 
     argv: list[str]
@@ -40,6 +41,7 @@ class Command:
     backend: str = "llm"
     unknown: frozenset[int] = frozenset()
     problems: tuple[ParseProblem, ...] = ()
+    contained: bool = False
 
 
 def strip_command(

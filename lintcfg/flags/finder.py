@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..terminal import plain, shown
@@ -23,6 +23,8 @@ _RUNNERS = frozenset(
     {"exec", "nohup", "time", "env", "sudo", "command", "setsid", "nice", "ionice", "stdbuf",
      "numactl", "taskset", "timeout", "unbuffer", "chrt", "catchsegv", "xvfb-run", "tini"}
 )  # fmt: skip
+_CONTAINER_TOOLS = frozenset({"docker", "podman", "nerdctl"})
+_IMAGE = re.compile(r"(?:[^/\s=]+/)*[^/\s=]*sglang[^/\s=]*", re.IGNORECASE)
 #: Options of container tools that carry an assignment.
 _ENV_OPTIONS = frozenset({"-e", "--env"})
 #: How many quoted commands inside each other are opened.
@@ -102,6 +104,12 @@ class Finder:
             ):  # fmt: skip
                 self._environment(words[first:place], env)
                 return self._split(words[place], env, nesting + 1)
+        contained = image_arguments(words[first:])
+        if contained is not None:
+            image, after = contained[0], first + contained[1]
+            self._environment(words[first:after], env)
+            origins = list(range(after, len(words)))
+            return Command(words[after:], env, image, None, words, origins, contained=True)
         return self._other(_program_name(words, first), words, env)
 
     def _skip_runners(self, words: list[str], start: int, env: dict[str, str]) -> int:
@@ -285,6 +293,23 @@ class Finder:
                 )
             )
         return backend
+
+
+def image_arguments(words: Sequence[str]) -> tuple[str, int] | None:
+    """The image whose entrypoint is the server, and the position of its first argument:
+    `docker run … sglang:mine --model-path …`.
+    """
+    programs = {posixpath.basename(word) for word in words[:4]}
+    if programs.isdisjoint(_CONTAINER_TOOLS) or "run" not in words:
+        return None
+    for place in range(words.index("run") + 1, len(words) - 2):
+        if not _IMAGE.fullmatch(words[place]) or words[place - 1].startswith("-"):
+            continue
+        after = words[place + 1 :]
+        names = {word.partition("=")[0] for word in after}
+        if after[0].startswith("--") and names & {"--model-path", "--model"}:
+            return words[place], place + 1
+    return None
 
 
 def _assign(env: dict[str, str], word: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..context import Context, from_words
 from ..flags import module_at, strip_command
+from ..flags.finder import image_arguments
 from .model import Extraction, Found, Variant
 from .text import Source, join, made
 
@@ -132,7 +133,7 @@ class Commands:
         if len(texts) == 1:
             return False
         command = strip_command(texts, self.rules)
-        if command.other_program or not command.name:
+        if command.other_program or not command.name or command.contained:
             if self._contained(words, texts, environment, out, kind, span, context):
                 return True
             self._name_other(texts, words, out, command.other_program)
@@ -180,19 +181,11 @@ class Commands:
         context: Context,
     ) -> bool:
         """`docker run … sglang:mine --model-path …`: an image whose entrypoint is the server."""
-        programs = [PurePosixPath(text).name for text in texts[:4]]
-        if not {"docker", "podman", "nerdctl"} & set(programs) or "run" not in texts:
-            return False
-        for place in range(texts.index("run") + 1, len(texts) - 2):
-            if not _IMAGE.fullmatch(texts[place]) or texts[place - 1].startswith("-"):
-                continue
-            after = words[place + 1 :]
-            names = {word.text.partition("=")[0] for word in after}
-            if after[0].text.startswith("--") and names & {"--model-path", "--model"}:
-                return self.bare(
-                    after, environment, out, kind, context=context, wrapper="image", span=span
-                )
-        return False
+        contained = image_arguments(texts)
+        return contained is not None and self.bare(
+            words[contained[1] :], environment, out, kind,
+            context=context, wrapper="image", span=span,
+        )  # fmt: skip
 
     @staticmethod
     def _mentioned(argv: Sequence[Source], kind: str) -> bool:
@@ -404,7 +397,6 @@ class Commands:
 
 _TO_FILL = re.compile(r"\[[a-z][a-z_ -]+\]|[A-Z_]*PLACEHOLDER[A-Z_]*")
 _ADDRESS = ("--host", "--port")  # clients' settings have them too
-_IMAGE = re.compile(r"(?:[^/\s=]+/)*[^/\s=]*sglang[^/\s=]*", re.IGNORECASE)
 _PROGRAMS = frozenset(
     {"python", "python3", "bash", "sh", "ray", "torchrun", "srun", "mpirun", "mpiexec",
      "accelerate", "deepspeed", "exec", "nohup", "env", "time", "timeout", "numactl", "uv",
