@@ -266,8 +266,8 @@ def _declared(
         elif not planned[key] and verdict == "refused":
             yield f"{where}: carried as declared by now, refused in the evidence"
         elif verdict == "refused":
-            texts = {one["text"] for one in seen[key] if one.get("text")}
-            yield from _other_numbers(where, "; ".join(planned[key]), texts)
+            told = {one["text"] for one in seen[key] if one.get("text")}
+            yield from _other_numbers(where, "; ".join(planned[key]), told)
 
 
 def _other_numbers(where: str, reason: str, texts: Collection[str]) -> Iterator[str]:
