@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -180,13 +181,60 @@ def test_bash_completes_commands_flags_and_values(capsys: pytest.CaptureFixture[
     assert complete("attn-lint", "che") == ["check"]
     assert "--attention-backend" in complete("attn-lint", "--attention-b")
     assert complete("attn-lint", "--attention-backend", "flashi") == ["flashinfer"]
+    assert complete("attn-lint", "resolve", "--attention-backend", "flashi") == ["flashinfer"]
     assert "--unsafe-fixes" in complete("attn-lint", "check", "--un")
+    assert complete("attn-lint", "--gpu", "rtx4") == ["rtx4090"]
+    assert complete("attn-lint", "check", "--fail-on", "w") == ["warning"]
+
+    # Commands below commands, each with its own options and none of a launch.
+    assert complete("attn-lint", "matrix", "s") == ["show", "schema"]
+    assert complete("attn-lint", "matrix", "show", "--e") == ["--engine"]
+    assert complete("attn-lint", "matrix", "show", "--engine", "b") == ["bundled"]
+    assert "trtllm_mla" in complete("attn-lint", "matrix", "show", "--backend", "t")
+    assert complete("attn-lint", "matrix", "audit", "--so") == ["--source"]
+    assert complete("attn-lint", "verify", "me") == ["merge"]
+    assert complete("attn-lint", "verify", "--attention-b") == []
+    assert complete("attn-lint", "verify", "--bu") == ["--budget"]
+    assert complete("attn-lint", "verify", "--cell", "page") == ["page_sizes", "page_trees"]
+    assert complete("attn-lint", "verify", "--backend", "tr") == ["triton", "trtllm_mha"]
+    assert complete("attn-lint", "verify", "--quiet", "--device", "") == ["cpu", "cuda"]
+    assert complete("attn-lint", "verify", "--calls", "sm9") == ["sm90"]
+    assert complete("attn-lint", "verify", "merge", "--out") == ["--output-file"]
+    assert complete("attn-lint", "docs", "gen") == ["generate"]
+    assert complete("attn-lint", "docs", "generate", "--table", "ml") == ["mla"]
+    assert complete("attn-lint", "facts", "diff", "--o") == ["--old", "--output-format",
+                                                             "--output-file"]  # fmt: skip
+    assert complete("attn-lint", "schema", "sg") == ["sglang-config"]
+    assert complete("attn-lint", "completion", "z") == ["zsh"]
+
+
+def test_completion_knows_every_command() -> None:
+    """Each word that is offered first has an entry, and what it takes is what it says in help."""
+    from attn_lint.lintcfg.commands import completion
+
+    commands = dict(completion.every_command([]))
+    first = {name.split()[0] for name in commands}
+    assert first == set(completion.COMMANDS) - set(completion.LAUNCHES)
+    for name, words in commands.items():
+        for word in words.words if name in ("matrix", "verify", "docs", "facts") else ():
+            assert f"{name} {word}" in commands
+
+
+@pytest.mark.parametrize("name", ["matrix show", "verify", "verify merge", "docs", "facts diff"])
+def test_completion_offers_what_help_lists(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    from attn_lint.lintcfg.commands import completion
+
+    code, out, _ = run(capsys, *name.split(), "--help")
+    listed = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", out[out.index("Options:") :]))
+    assert code == 0
+    assert set(dict(completion.every_command([]))[name].options) - {"-o"} == listed
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_get_a_script(capsys: pytest.CaptureFixture[str], shell: str) -> None:
     code, out, _ = run(capsys, "completion", shell)
     assert code == 0 and "attention-backend" in out
+    assert "page_sizes" in out and "merge" in out and "audit" in out
 
 
 # ------------------------------------------------------------------------ launches
