@@ -58,7 +58,8 @@ _attn_lint() {{
     elif [[ $COMP_CWORD -eq 1 ]]; then
         COMPREPLY=($(compgen -W "{names}" -- "$current"))
     else
-        COMPREPLY=($(compgen -W "$words" -- "$current") $(compgen -f -- "$current"))
+        COMPREPLY=($(compgen -W "$words" -- "$current"))
+        [[ ${{#COMPREPLY[@]}} -gt 0 ]] || COMPREPLY=($(compgen -f -- "$current"))
     fi
 }}
 complete -o filenames -F _attn_lint attn-lint
