@@ -310,9 +310,9 @@ class Judge:
         parsed, found = judgement.parsed, []
         for entry in self.statements.inert:
             missing = entry["without"]
-            refused = self.statements.refused_fields(judgement.outcome)
+            spoiling = self.statements.spoiling_fields(judgement.outcome)
             typed = [
-                name for name in entry["flags"] if name in parsed.typed and name not in refused
+                name for name in entry["flags"] if name in parsed.typed and name not in spoiling
             ]
             if not typed or parsed.values.get(missing) is not None:
                 continue

@@ -344,14 +344,16 @@ class Statements:
             add(name)
         return fields
 
-    def refused_fields(self, outcome: Outcome) -> set[str]:
-        """Flags whose values SGLang itself refuses in this launch: these do have an effect."""
-        return {
-            name
-            for event in outcome.events
-            if event.kind == "refuse" and event.certain
-            for name in (event.rule.refuse or {}).get("about") or self._fields_of(event.rule)
-        }
+    def spoiling_fields(self, outcome: Outcome) -> set[str]:
+        """Flags whose values stop this launch, or spoil it later on: these do have an effect."""
+        found: set[str] = set()
+        for event in outcome.events:
+            if not event.certain or event.kind not in ("refuse", "advise"):
+                continue
+            message = getattr(event.rule, event.kind)
+            if event.kind == "refuse" or self.codes[message["code"]].get("then"):
+                found.update(message.get("about") or self._fields_of(event.rule))
+        return found
 
     @staticmethod
     def _reads_platform(rule: Rule) -> bool:
