@@ -693,6 +693,24 @@ def test_suggestions_come_in_the_order_of_sglang_s_own_choices(
     assert names[len(names) - len(odd) :] == odd
 
 
+@pytest.mark.parametrize("model", [[], ["--model-path", "nobody/knows-this"]])
+def test_suggestions_for_a_model_that_is_not_known_are_told_by_family(
+    capsys: pytest.CaptureFixture[str], model: list[str]
+) -> None:
+    code, out, _ = run(capsys, "suggest", "--gpu", "b200", *model)
+    assert code == 0
+    families = dict(re.findall(r"^(\S+) models: (.+)$", out, re.MULTILINE))
+    # What SGLang takes for models of these families on this machine.
+    for family, backend in (("dense", "trtllm_mha"), ("mla", "trtllm_mla"), ("sparse-mla", "dsa")):
+        assert families[family].startswith(f"{backend} (default)")
+    code, out, _ = run(capsys, "suggest", "--gpu", "b200", "--output-format", "json", *model)
+    suggestions = strictly(out)["suggestions"]
+    assert list(dict.fromkeys(one["family"] for one in suggestions)) == list(families)
+    # One that no model can have ends as it does for a known one.
+    code, out, _ = run(capsys, "suggest", "--gpu", "h100", "--kv-cache-dtype", "mxfp8", *model)
+    assert code == 1 and "no backend carries all of it" in out
+
+
 #: An image of a release that still had the flag, with a CUDA version of its own.
 PASTED = [
     "docker", "run", "--gpus", "all", "-p", "30000:30000", "lmsysorg/sglang:v0.5.4-cu126",

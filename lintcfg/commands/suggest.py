@@ -65,6 +65,9 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("suggest needs one machine: --gpu h100 (see `attn-lint matrix show`)")
     judge = request.judge()
     launch, added = complete(without_backends(request.launch(gpu), judge), judge)
+    plain = judge.judge(launch)
+    if plain.model is None and not any(one.stage == "model-config" for one in plain.findings):
+        return by_family(launch, added, plain, judge, request)
     good, bad = candidates(launch, judge, request)
     if request.option(o.FORMAT, "text") == "json":
         print(
@@ -98,6 +101,41 @@ def run(arguments: Sequence[str]) -> int:
     for text in assumptions((good or bad)[0].judgement, request):
         print(style("dim", f"  {text}"))
     return 0 if good else 1
+
+
+def by_family(
+    launch: Launch, added: list[str], plain: Judgement, judge: Judge, request: Request
+) -> int:
+    """What carries the launch for a model of each family, where the model is not known."""
+    found = {
+        family: candidates(replaced(launch, model=ident), judge, request)
+        for family, ident in judge.program.archetypes.items()
+    }
+    told = assumptions(plain, request)
+    code = 0 if any(good for good, _ in found.values()) else 1
+    if request.option(o.FORMAT, "text") == "json":
+        both = {
+            key: [
+                {"family": family, **_entry(one)}
+                for family, lists in found.items()
+                for one in lists[number]
+            ]
+            for number, key in enumerate(("suggestions", "rejected"))
+        }
+        print(dumps({**both, "added": added, "assumptions": told}))
+        return code
+    style = request.style
+    for family, (good, _) in found.items():
+        names = [
+            style("bold", one.backend) + (style("good", " (default)") if one.default else "")
+            for one in good
+        ]
+        print(f"{family} models: {', '.join(names) or 'no backend carries all of it'}")
+    if added:
+        print(style("dim", f"  judged with {' '.join(added)}"))
+    for text in told:
+        print(style("dim", f"  {text}"))
+    return code
 
 
 def without_backends(launch: Launch, judge: Judge) -> Launch:
