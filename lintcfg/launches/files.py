@@ -225,12 +225,10 @@ class _Reader:
         from .text import join, made
 
         kept: list[Source] = []
-        position = 0
         escaped: list[Source] = []
         continued = False
-        for line in text.text.splitlines(keepends=True):
-            piece = text.slice(position, position + len(line))
-            position += len(line)
+        for piece in text.lines(breaks=True):
+            line = piece.text
             bare = line.lstrip()
             if continued or bare.startswith("!"):
                 lead = 0 if continued else len(line) - len(bare) + 1

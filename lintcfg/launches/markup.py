@@ -133,11 +133,7 @@ def _dedented(lines: list[Source]) -> Source:
 
 def dedented(source: Source) -> Source:
     """A block without the indentation that all its lines share."""
-    lines = []
-    position = 0
-    for text in source.text.splitlines(keepends=True):
-        lines.append(source.slice(position, position + len(text)))
-        position += len(text)
+    lines = list(source.lines(breaks=True))
     return _dedented(lines) if lines else source
 
 
@@ -145,7 +141,7 @@ def _positions(text: str) -> list[tuple[int, str]]:
     """Lines without their breaks, and where each begins."""
     found = []
     position = 0
-    for line in text.splitlines(keepends=True):
-        found.append((position, line.rstrip("\r\n")))
-        position += len(line)
-    return found
+    for line in text.split("\n"):
+        found.append((position, line.rstrip("\r")))
+        position += len(line) + 1
+    return found if found[-1][1] else found[:-1]

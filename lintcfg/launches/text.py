@@ -101,12 +101,17 @@ class Source:
     def _in_hole(self, position: int) -> bool:
         return any(left <= position < right for left, right in self.holes)
 
-    def lines(self) -> Iterator[Source]:
-        """Lines without their breaks."""
+    def lines(self, *, breaks: bool = False) -> Iterator[Source]:
+        """Lines, with their breaks if asked for.
+
+        What Python calls a line may end at a form feed and the like; nobody else's does.
+        """
         position = 0
-        for line in self.text.splitlines(keepends=True):
-            yield self.slice(position, position + len(line.rstrip("\r\n")))
-            position += len(line)
+        while position < len(self.text):
+            end = self.text.find("\n", position) + 1 or len(self.text)
+            line = self.slice(position, end)
+            yield line if breaks else line.slice(0, len(line.text.rstrip("\r\n")))
+            position = end
 
 
 def whole(text: str) -> Source:

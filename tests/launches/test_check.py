@@ -372,6 +372,29 @@ def words_in(capsys: pytest.CaptureFixture[str], path: Path) -> list[list[str]]:
     return [one["argv"] for one in json.loads(out)]
 
 
+@pytest.mark.parametrize("odd", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("name", ["a.md", "a.rst", "a.service", "justfile", "a.env", "a.ipynb"])
+def test_what_only_python_calls_a_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, odd: str, name: str
+) -> None:
+    """CommonMark, systemd and the others end lines at line feeds and carriage returns alone."""
+    launch = f"sglang serve --model-path a/b --served-model-name 'x{odd}y' --page-size 24"
+    text = {
+        "a.md": f"a{odd}b\n```bash\n# {odd}\n{launch}\n```\n",
+        "a.rst": f"a{odd}b\n\n.. code-block:: bash\n\n   # {odd}\n   {launch}\n",
+        "a.service": f"[Service]\n# {odd}\nExecStart=/bin/{launch}\n",
+        "justfile": f"# {odd}\nserve:\n    {launch}\n",
+        "a.env": f"# {odd}\nSGLANG_CMD={launch}\n",
+        "a.ipynb": json.dumps(
+            {"cells": [{"cell_type": "code", "source": [f"# {odd}\n", f"!{launch}\n"]}]}
+        ),
+    }[name]
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    (argv,) = words_in(capsys, path)
+    assert argv == ["--model-path", "a/b", "--served-model-name", f"x{odd}y", "--page-size", "24"]
+
+
 def test_empty_lines_in_a_continued_instruction(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
