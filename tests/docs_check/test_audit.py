@@ -189,3 +189,12 @@ def test_our_own_record_is_of_this_release() -> None:
     places = {f"{use.file}:{use.symbol}" for use in evidence.uses(folder, "")}
     # A statement may be younger than the record, but most have their fingerprint.
     assert len(places & set(known)) > 0.8 * len(places)
+
+
+def test_every_source_of_the_data_is_on_record() -> None:
+    """What no fingerprint was taken of could change in the next release without a word."""
+    folder = Path(data_folder())
+    known = set(evidence.recorded(folder))
+    named = {f"{use.file}:{use.symbol}" for use in evidence.uses(folder, "")}
+    assert named - known == set(), "attn-lint matrix audit --record"
+    assert known - named == set(), "attn-lint matrix audit --record"
