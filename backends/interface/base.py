@@ -280,6 +280,8 @@ class AttentionBackend(ABC):
         """`x` as [n, heads, dim] without its gradient, or InvalidInput."""
         if x is None:
             raise InvalidInput([f"{name} is missing"])
+        if not isinstance(x, torch.Tensor):
+            raise InvalidInput([f"{name} is a {type(x).__name__}; it is a tensor"])
         if x.shape != (n, heads, dim) and x.shape != (n, heads * dim):
             raise InvalidInput(
                 [f"{name} is {list(x.shape)}; it is [{n}, {heads}, {dim}] or [{n}, {heads * dim}]"]

@@ -19,6 +19,30 @@ from .layer import AttentionLayer
 _FP8_LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
 
 
+def _usable(device: str | torch.device) -> torch.device:
+    """A device as tensors on it say it ("cuda" becomes "cuda:0"); InvalidInput where there is none.
+
+    torch says so by errors of several kinds, an AssertionError among them.
+    """
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InvalidInput([f"device {str(device)!r} can't be used: {reason}"]) from None
+
+
+def _whole_numbers(slots: Sequence[int] | torch.Tensor) -> torch.Tensor:
+    """Slots on the host; InvalidInput for what would be rounded to one."""
+    try:
+        given = torch.as_tensor(slots, device="cpu")
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise InvalidInput([f"slots are whole numbers: {str(error).splitlines()[0]}"]) from None
+    kind = given.dtype
+    if given.numel() and (kind.is_floating_point or kind.is_complex or kind is torch.bool):
+        raise InvalidInput([f"slots are {kind}; they are whole numbers"])
+    return given.to(torch.int64)
+
+
 class ReqToTokenPool:
     """The slot of each token of each request: `req_to_token`, int32 [requests, context].
 
@@ -57,7 +81,7 @@ class ReqToTokenPool:
             # Row 0 is the padding request: all its tokens are slots of page 0.
             self.host = torch.full((size + 1, max_context_len), -1, dtype=torch.int32)
             self.host[0] = torch.arange(max_context_len, dtype=torch.int32) % page_size
-            self.req_to_token = self.host.clamp(min=0).to(device, copy=True)
+            self.req_to_token = self.host.clamp(min=0).to(_usable(device), copy=True)
         self.device = self.req_to_token.device
 
     def write(self, request: int, slots: Sequence[int] | torch.Tensor, start: int = 0) -> None:
@@ -66,7 +90,7 @@ class ReqToTokenPool:
         Raises InvalidInput for a request or a position outside the table, a slot outside the
         pool, and for slots that don't fill whole pages in order.
         """
-        row = torch.as_tensor(slots, dtype=torch.int64, device="cpu")
+        row = _whole_numbers(slots)
         problems = []
         if not 1 <= request <= self.size:
             problems.append(f"request {request} is not in 1..{self.size}")
@@ -154,8 +178,7 @@ class KVPool:
         self.num_slots = num_pages * page_size
         self.kv_cache_dtype = kv_cache_dtype
         self.layer_num = layer_num
-        # As tensors say it: "cuda" becomes "cuda:0".
-        self.device = torch.empty(0, device=device).device
+        self.device = _usable(device)
 
     def _new(self, heads: int, dim: int) -> list[torch.Tensor]:
         """One buffer a layer: [slots, heads, dim], FP4 packed to [slots, heads, dim / 2]."""

@@ -224,6 +224,7 @@ def test_graph_sizes_are_positive() -> None:
         ("q", lambda x: x.double(), "q is torch.float64; the runner's dtype is torch.float32"),
         ("q", lambda x: x.bfloat16(), "q is torch.bfloat16"),
         ("q", lambda x: x.to("meta"), "q is on meta, the pool on cpu"),
+        ("q", lambda x: x.tolist(), "q is a list; it is a tensor"),
         ("k", lambda x: x[:, :1], "k is"),
         ("k", lambda x: x.half(), "k is torch.float16"),
         ("k", lambda x: None, "k is missing"),

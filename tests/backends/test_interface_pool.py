@@ -60,6 +60,11 @@ def test_a_table_has_positive_sizes(name: str, value: int) -> None:
         (1, [32], 0, "slot 32 is outside the pool of 32 slots"),
         (1, [-1], 0, "slot -1 is outside the pool"),
         (1, [0], 0, "slot 0 is in page 0, which is padding"),
+        (1, [4.5], 0, "slots are torch.float32; they are whole numbers"),
+        (1, [float("nan")], 0, "slots are torch.float32; they are whole numbers"),
+        (1, [True], 0, "slots are torch.bool; they are whole numbers"),
+        (1, [2**70], 0, "slots are whole numbers: "),
+        (1, ["4"], 0, "slots are whole numbers: "),
         (1, list(range(4, 21)), 0, "tokens 0..16 are outside a context of 16"),
         (1, [4], -1, "outside a context"),
         (1, [4], 16, "outside a context"),
@@ -148,6 +153,21 @@ def test_fp4_needs_whole_blocks() -> None:
         MHATokenToKVPool(
             num_pages=2, page_size=4, kv_cache_dtype="fp4_e2m1", head_num=1, head_dim=40
         )
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["no-such-device", pytest.param("cuda", marks=pytest.mark.skipif(
+        torch.cuda.is_available(), reason="there is such a device here"))],
+)  # fmt: skip
+def test_a_device_that_is_not_there_is_named(device: str) -> None:
+    with pytest.raises(InvalidInput, match=f"device '{device}' can't be used: "):
+        MHATokenToKVPool(
+            num_pages=2, page_size=4, kv_cache_dtype="float32", head_num=1, head_dim=16,
+            v_head_dim=16, layer_num=1, device=device,
+        )  # fmt: skip
+    with pytest.raises(InvalidInput, match=f"device '{device}' can't be used: "):
+        ReqToTokenPool(2, 8, page_size=4, num_pages=4, device=device)
 
 
 def test_a_pool_names_its_device_as_tensors_do() -> None:
