@@ -88,7 +88,9 @@ def run_made(run: Json, release: Release, found: Catalogue, declared: Declared) 
     problems: list[str] = []
     for name in run["backends"]:
         whole = Scope(cells=_whole_cells(run, found, declared[name]))
-        problems += _against(release, found, declared[name], architecture, [run], whole)
+        problems += _against(
+            release, found, declared[name], architecture, [run], whole, seen_in="this run"
+        )
     return problems
 
 
@@ -148,6 +150,7 @@ def _against(
     architecture: str,
     runs: Sequence[Json],
     scope: Scope,
+    seen_in: str = "the evidence",
 ) -> Iterator[str]:
     """Differences between one backend's cells and what runs on one architecture say of them."""
     if not scope.has(capabilities.name):
@@ -162,7 +165,7 @@ def _against(
         place = f"{capabilities.name} {family} {architecture}"
         claimed = said.get(family, {}).get(architecture, {})
         ours = made.get(family, {}).get(architecture, {})
-        yield from _cells(place, claimed, ours, scope, sources=False)
+        yield from _cells(place, claimed, ours, scope, sources=False, seen_in=seen_in)
 
 
 def _cells(
@@ -172,6 +175,7 @@ def _cells(
     scope: Scope,
     *,
     sources: bool = True,
+    seen_in: str = "the evidence",
 ) -> Iterator[str]:
     """Differences between the cells that the matrix claims and those that evidence makes."""
     claimed = {} if isinstance(claimed, str) else claimed
@@ -186,9 +190,9 @@ def _cells(
         if ours is None:
             yield f"{place} {cell}: the matrix says {_say(theirs)}, there is no evidence"
         elif theirs is None:
-            yield f"{place} {cell}: the evidence says {_say(ours)}, the matrix has no such cell"
+            yield f"{place} {cell}: {seen_in} says {_say(ours)}, the matrix has no such cell"
         elif any(ours.get(key) != theirs.get(key) for key in keys):
-            yield f"{place} {cell}: the matrix says {_say(theirs)}, the evidence {_say(ours)}"
+            yield f"{place} {cell}: the matrix says {_say(theirs)}, {seen_in} {_say(ours)}"
 
 
 def _say(cell: Json | None) -> str:

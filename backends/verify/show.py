@@ -10,8 +10,9 @@ from typing import Any
 from ...matrix.errors import UnknownName
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
-from .claims import evidence_runs, proven
+from .claims import evidence_runs, machine_of, proven
 from .marks import LEGEND, MARKS, cells_in_words
+from .outcome import OUTCOMES
 
 Json = dict[str, Any]
 
@@ -187,6 +188,9 @@ def as_text(
         else:
             blocks.append("\n".join([title, *_aligned(lines)]))
     blocks.append("\n".join([LEGEND, *_untested(chosen)]))
+    evidence = [f"{'- ' if markdown else '  '}{line}" for line in _evidence(bundled, chosen)]
+    head = "Evidence (--backend NAME shows what each cell rests on)"
+    blocks.append("\n".join([head, *([""] if markdown else []), *evidence]))
     shown = {name for row in chosen for name in row.cells}
     words = cells_in_words(bundled["bundled"]["cells"], shown)
     blocks.append("\n".join(["Cells", *([""] if markdown else []), *words]))
@@ -204,6 +208,30 @@ def _aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
             cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)
         )
         yield ("  " + "  ".join(padded)).rstrip()
+
+
+def _evidence(bundled: Release, chosen: Sequence[Row]) -> Iterator[str]:
+    """The runs that rows rest on: machine, versions, date, seeds, and how close they came."""
+    for file in bundled["evidence"]:
+        for run in bundled["evidence"][file]:
+            architecture = run["machine"]["architecture"]
+            here = [row for row in chosen if row.architecture == architecture]
+            probes = [
+                seen
+                for row in here
+                for cells in [run["backends"].get(row.backend, {}).get(row.family, {})]
+                for each in cells.values()
+                for seen in each.values()
+            ]
+            if not probes:
+                continue
+            worst = max((p["error"] / p["tolerance"] for p in probes if "error" in p), default=0)
+            most = max(sum(p.get(kind, 0) for kind in OUTCOMES) for p in probes)
+            yield (
+                f"{architecture}: {machine_of(run)}, {len(probes)} probes of up to {most} "
+                f"seed{'s' if most != 1 else ''}, the worst error {worst:.0%} of what is allowed; "
+                f"evidence/{file}.json"
+            )
 
 
 def _untested(chosen: Sequence[Row]) -> Iterator[str]:

@@ -689,6 +689,12 @@ def test_the_bundled_matrix_is_shown_with_its_evidence(capsys: pytest.CaptureFix
     cell = next(row for row in data["rows"] if row["architecture"] == "cpu")["cells"]["decode"]
     assert cell["evidence"]["machines"][0]["versions"]["torch"]
     assert data["not_bundled"]
+    assert guarded(dispatch, ["matrix", "show", "--engine", "bundled"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  cpu: ")]
+    assert (
+        f"{run['machine']['device']}, {run['date'][:10]} (torch {run['versions']['torch']}" in line
+    )
+    assert "probes of up to 20 seeds, the worst error " in line and "evidence/cpu.json" in line
     assert (
         guarded(dispatch, ["matrix", "show", "--engine", "bundled", "--backend", "trtllm_mla"]) == 2
     )
