@@ -37,6 +37,13 @@ class Output(StrEnum):
     markdown = "markdown"
 
 
+class Engine(StrEnum):
+    """Whose backends a matrix is of."""
+
+    sglang = "sglang"
+    bundled = "bundled"
+
+
 @matrix.command("show")
 def show(
     backend: Annotated[Optional[str], typer.Option(help="One backend only.")] = None,  # noqa: UP045
@@ -47,14 +54,14 @@ def show(
         typer.Option("--sglang", "--release", help="Release of the engine (default: the newest)."),
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="Whose matrix: sglang, or bundled for our own backends.")
-    ] = loader.DEFAULT_ENGINE,
+        Engine, typer.Option(help="Whose matrix: sglang, or bundled for our own backends.")
+    ] = Engine.sglang,
     folder: Folder = None,
 ) -> int:
     """Show what each backend supports, cell by cell."""
     from .commands.matrix_show import run as run_show
 
-    return run_show(engine, sglang, backend, family, output_format.value, folder)
+    return run_show(engine.value, sglang, backend, family, output_format.value, folder)
 
 
 @matrix.command("validate")

@@ -152,4 +152,4 @@ class EvidenceFile(Strict):
     """What `attn-lint verify` saw, on one machine or on several."""
 
     schema_version: Literal[1] = Field(alias="schema")
-    runs: list[EvidenceRun]
+    runs: list[EvidenceRun] = Field(min_length=1)

@@ -97,6 +97,10 @@ def _check_files(
     if given:
         raise VerifyError(f"--evidence runs nothing, so that {', '.join(given)} has no use")
     runs = evidence.merge(evidence.read(path) for path in asked.evidence)
+    unseen = [name for name in scope.backends or () if not any(name in r["backends"] for r in runs)]
+    if unseen:
+        files = ", ".join(map(str, asked.evidence))
+        raise VerifyError(f"{files}: no evidence of {', '.join(unseen)} to hold against the matrix")
     for note in check.other_probes(runs, found):
         print(f"note: {note}", file=sys.stderr)
     return _tell_check(check.files_given(runs, release, found, CAPABILITIES, scope), asked)

@@ -13,9 +13,13 @@ LEGEND = (
 )
 
 
-def cells_in_words(cells: Mapping[str, Mapping[str, Any]], shown: Iterable[str]) -> Iterator[str]:
+def cells_in_words(
+    cells: Mapping[str, Mapping[str, Any]], shown: Iterable[str], *, markdown: bool = False
+) -> Iterator[str]:
     """What each cell of a table asks, a line a cell; its name is what `--cell` takes."""
-    names = [name for name in cells if name in set(shown)]
+    wanted = set(shown)
+    names = [name for name in cells if name in wanted]
     width = max(map(len, names), default=0)
     for name in names:
-        yield f"  {name.ljust(width)}  {cells[name]['title']}"
+        title = cells[name]["title"]
+        yield f"- `{name}`: {title}" if markdown else f"  {name.ljust(width)}  {title}"

@@ -192,7 +192,7 @@ def as_text(
     head = "Evidence (--backend NAME shows what each cell rests on)"
     blocks.append("\n".join([head, *([""] if markdown else []), *evidence]))
     shown = {name for row in chosen for name in row.cells}
-    words = cells_in_words(bundled["bundled"]["cells"], shown)
+    words = cells_in_words(bundled["bundled"]["cells"], shown, markdown=markdown)
     blocks.append("\n".join(["Cells", *([""] if markdown else []), *words]))
     listed = [f"{'- ' if markdown else '  '}{name}: {why}" for name, why in not_bundled.items()]
     blocks.append("\n".join(["Not bundled", *([""] if markdown else []), *listed]))

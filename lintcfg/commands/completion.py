@@ -169,7 +169,6 @@ def _known(command: str, option: str) -> list[str]:
         ("verify rows", "--backend"): bundled["rows"],
         ("verify", "--cell"): bundled["bundled"]["cells"],
         ("verify", "--calls"): bundled["bundled"]["architectures"],
-        ("matrix show", "--engine"): (loader.DEFAULT_ENGINE, BUNDLED),
     }
     if (command, option) == ("matrix show", "--backend"):
         rows = loader.load()["backends"]

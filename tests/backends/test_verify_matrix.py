@@ -167,6 +167,7 @@ H100 = {"architecture": "sm90", "device": "H100", "capability": [9, 0], "system"
         ("", "not JSON"),
         ("{", "not JSON"),
         ('{"schema": 1, "runs": [], "runs": []}', "'runs' is there twice"),
+        ('{"schema": 1, "runs": []}', "runs: List should have at least 1 item"),
         ('{"schema": 9, "runs": []}', "evidence of schema 9; this reads 1: a newer attn-lint"),
         ('{"schema": 0, "runs": []}', "evidence of schema 0; this reads 1: run attn-lint verify"),
         ('{"schema": "new", "runs": []}', "evidence of schema 'new'"),
@@ -615,6 +616,10 @@ def test_a_check_of_evidence_is_narrowed_by_backend_and_cell(
         "triton cpu mha page_sizes"
     }
     assert problems("--cell", "decode", "--cell", "extend") == set()
+    # Where there is nothing to hold against the matrix, nothing is borne out.
+    words = ["verify", "--check", "--evidence", str(path), "--backend", "flashinfer"]
+    assert guarded(dispatch, words) == 2
+    assert "no evidence of flashinfer" in capsys.readouterr().err
 
 
 def test_a_part_of_a_cell_contradicts_nothing() -> None:
@@ -733,6 +738,25 @@ def test_runs_and_the_matrix_are_told_in_the_same_words(
     assert of_matrix.items() <= of_run.items()
     listed = matrix[matrix.index("Cells") + 1 :]
     assert [line.split()[0] for line in listed[: listed.index("")]] == list(FOUND.cells)
+
+
+def test_the_bundled_matrix_is_markdown_that_a_parser_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from markdown_it import MarkdownIt
+
+    words = ["matrix", "show", "--engine", "bundled", "--output-format", "markdown"]
+    assert guarded(dispatch, words) == 0
+    tokens = MarkdownIt().enable("table").parse(capsys.readouterr().out)
+    tables = sum(token.type == "table_open" for token in tokens)
+    assert tables == len({entry["group"] for entry in RELEASE["bundled"]["cells"].values()})
+    items = [
+        tokens[place + 2].content
+        for place, token in enumerate(tokens)
+        if token.type == "list_item_open"
+    ]
+    assert {item.split("`")[1] for item in items if item.startswith("`")} == set(FOUND.cells)
+    assert any(item.startswith("cpu: ") for item in items)
 
 
 def test_claims_are_held_against_runs_and_never_contradicted_by_a_refusal(
