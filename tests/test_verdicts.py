@@ -102,3 +102,25 @@ def test_what_holds_for_every_value_is_said_beside_a_mistyped_one() -> None:
     flags = f"--attention-backend dsv44 {TREE}"
     codes = [one.code for one in judged("h200", V4, flags).findings if one.certain]
     assert codes[:2] == ["ATT103", "ATT205"]
+
+
+#: Query heads, KV heads and ranks of models that people know, and whether SGLang's own
+#: `QKVParallelLinear`, which divides by `assert a % b == 0`, can be built.
+SHARED = [
+    ("Qwen/Qwen3-8B", "--tp 4", True),  # 32, 8
+    ("Qwen/Qwen3-8B", "--tp 16 --nnodes 2", True),  # KV heads are repeated
+    ("Qwen/Qwen3-8B", "--tp 3", False),
+    ("Qwen/Qwen2.5-7B-Instruct", "--tp 4", True),  # 28, 4
+    ("Qwen/Qwen2.5-7B-Instruct", "--tp 8", False),
+    ("Qwen/Qwen2.5-7B-Instruct", "--tp 8 --dp 2 --enable-dp-attention", True),
+    ("microsoft/phi-4", "--tp 2", True),  # 40, 10
+    ("microsoft/phi-4", "--tp 4", False),
+    ("deepseek-ai/DeepSeek-V3", "--tp 8 --dp 8 --enable-dp-attention", True),
+]
+
+
+@pytest.mark.parametrize(("model", "flags", "works"), SHARED)
+def test_heads_that_ranks_cannot_share_are_told(model: str, flags: str, works: bool) -> None:
+    judgement = judged("h200", model, flags)
+    assert judgement.startup == "starts"
+    assert judgement.then(judgement.findings) == (None if works else "fails")

@@ -16,6 +16,22 @@ def _attention_ranks(tp: int, dp: int, cp: int) -> int:
     return tp // dp // cp
 
 
+@fact("tp_size", "attn_dp_size", "attn_cp_size")
+def attention_ranks(tp: int, dp: int, cp: int) -> int:
+    """Ranks that share the attention heads of a model."""
+    return _attention_ranks(tp, dp, cp)
+
+
+@fact("model.num_attention_heads", "model.num_kv_heads", "tp_size", "attn_dp_size", "attn_cp_size")
+def heads_divide(heads: int, kv_heads: int, tp: int, dp: int, cp: int) -> bool:
+    """Query heads can be shared out evenly, and so can KV heads, or else be repeated evenly."""
+    ranks = _attention_ranks(tp, dp, cp)
+    if ranks < 1 or kv_heads < 1:
+        return True  # refused for itself
+    evenly = ranks % kv_heads == 0 if ranks >= kv_heads else kv_heads % ranks == 0
+    return heads % ranks == 0 and evenly
+
+
 @fact("worker.num_attention_heads", "tp_size", "attn_dp_size", "attn_cp_size")
 def worker_heads_per_rank(heads: int, tp: int, dp: int, cp: int) -> int:
     """Query heads that one attention rank computes."""
