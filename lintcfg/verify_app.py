@@ -99,6 +99,12 @@ def verify(
             "--evidence", metavar="FILE", help="With --check: this file instead of a run."
         ),
     ] = None,
+    resume: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--resume", metavar="FILE", help="Run only what this evidence lacks, and add to it."
+        ),
+    ] = None,
     calls: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -121,7 +127,7 @@ def verify(
         backends=backend or (), cells=cell or (), device=device.value if device else None,
         seeds=seeds, first_seed=seed, jobs=jobs, timeout=timeout, budget=budget,
         output_format=output_format.value, output_file=output_file,
-        check=check, evidence=evidence or (), quiet=quiet,
+        check=check, evidence=evidence or (), quiet=quiet, resume=resume,
     )  # fmt: skip
     return run(asked) if calls is None else listing(asked, calls)
 

@@ -15,11 +15,10 @@ from ...matrix import evidence, loader
 from ...matrix.files import write_atomically
 from .. import bundled  # noqa: F401  # registers
 from ..registry import CAPABILITIES, capabilities_of, missing_packages
-from . import check, machine, record, report
+from . import check, machine, record, report, resume
 from .claims import machine_of
 from .errors import VerifyError
-from .outcome import RIGHT
-from .pool import Result, Settings, run_all
+from .pool import Settings, TaskKey, run_all
 from .probes import Catalogue, Task, catalogue, plan
 from .rows import rows_of, write_rows
 
@@ -47,6 +46,7 @@ class Asked:
     check: bool = False
     evidence: Sequence[Path] = ()
     quiet: bool = False
+    resume: Path | None = None
 
 
 def run(asked: Asked) -> int:
@@ -60,7 +60,8 @@ def run(asked: Asked) -> int:
         return _check_files(asked, release, found, scope)
     _must_be_writable(asked.output_file)
     here = _here(asked.device)
-    made = _run(asked, found, names, cells, here)
+    others, earlier = resume.found(asked.resume, here, found.digest)
+    made = _run(asked, found, names, cells, here, earlier)
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
@@ -68,10 +69,10 @@ def run(asked: Asked) -> int:
         differences += check.committed(release, found, CAPABILITIES, scope)
     problems = [*bad, *differences]
     # A disk that fills up meanwhile costs the file, not what is printed.
-    unwritten = _written(asked.output_file, [made])
+    unwritten = _written(asked.output_file, [*others, made])
     if asked.output_format == "json":
         if asked.output_file is None:
-            sys.stdout.write(evidence.dump([made]))
+            sys.stdout.write(evidence.dump([*others, made]))
         for problem in problems:
             print(problem, file=sys.stderr)
     else:
@@ -91,7 +92,7 @@ def _check_files(
         raise VerifyError("--evidence goes with --check: files are held against the matrix")
     runs_something = {
         "--device": asked.device, "--seeds": asked.seeds, "--jobs": asked.jobs,
-        "--budget": asked.budget, "--output-file": asked.output_file,
+        "--budget": asked.budget, "--output-file": asked.output_file, "--resume": asked.resume,
     }  # fmt: skip
     given = [name for name, value in runs_something.items() if value is not None]
     if given:
@@ -181,8 +182,10 @@ def listing(asked: Asked, architecture: str) -> int:
     release = newest()
     found = catalogue(release["bundled"])
     known = release["bundled"]["architectures"]
-    if asked.check or asked.evidence or asked.output_file is not None:
-        raise VerifyError("--calls runs nothing: leave --check, --evidence and --output-file out")
+    if asked.check or asked.evidence or asked.resume or asked.output_file is not None:
+        raise VerifyError(
+            "--calls runs nothing: leave --check, --evidence, --resume and --output-file out"
+        )
     if architecture not in known:
         raise VerifyError(f"no architecture {architecture!r}; there is: {', '.join(known)}")
     entry = known[architecture]
@@ -236,8 +239,9 @@ def _run(
     names: Sequence[str],
     cells: tuple[str, ...] | None,
     here: machine.Here,
+    earlier: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Run the backends that can run here and give the evidence."""
+    """Run the backends that can run here and give the evidence, with that of an earlier run."""
     able, not_run = _able(names, here)
     if not able:
         why = "; ".join(f"{name}: {text}" for name, text in not_run.items())
@@ -251,47 +255,36 @@ def _run(
     cpu = here.device == "cpu"
     seeds = range(asked.first_seed, asked.first_seed + (asked.seeds or (1 if cpu else 20)))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    jobs = asked.jobs or max(1, (cores or 1) if cpu else min(8, (cores or 2) // 2))
-    progress = _Progress(len(tasks))
+    gpus = max(1, len(here.gpus))
+    jobs = asked.jobs or max(1, (cores or 1) if cpu else min(8 * gpus, (cores or 2) // 2))
     deadline = None if asked.budget is None else time.monotonic() + asked.budget
-    # With little time, every probe is to have run once before any is run again.
-    rounds = [seeds] if deadline is None else [seeds[:1], seeds[1:4], seeds[4:]]
-    results: list[Result] = []
-    for part in filter(len, rounds):
-        settings = Settings(part, jobs, asked.timeout, deadline)
-        done = {result.task.key: result for result in results}
-        left = [task for task in tasks if not done or _worth_again(done.get(task.key))]
-        for result in run_all(left, settings, every, progress):
-            if result.task.key in done:
-                done[result.task.key].outcomes += result.outcomes
-            else:
-                results.append(result)
+    had = {} if earlier is None else resume.had(earlier, seeds)
+    progress = _Progress(len(tasks))
+    settings = Settings(seeds, jobs, asked.timeout, deadline, gpus=here.gpus)
+    results = run_all(tasks, settings, every, progress, had)
     progress.done()
-    if len(results) < len(tasks):
-        left_out = f"{len(tasks) - len(results)} of {len(tasks)} probes are left out"
+    known = len({result.task.key for result in results} | set(had))
+    if known < len(tasks):
+        left_out = f"{len(tasks) - known} of {len(tasks)} probes are left out"
         print(f"note: the budget is spent: {left_out}", file=sys.stderr)
-    return record.run_of(results, here, found.digest, not_run, CAPABILITIES)
-
-
-def _worth_again(result: Result | None) -> bool:
-    """More seeds may tell more: it was right so far."""
-    return result is not None and all(outcome.kind == RIGHT for _, outcome in result.outcomes)
+    made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
+    return made if earlier is None else resume.joined(earlier, made)
 
 
 class _Progress:
     """One line on a terminal's standard error that says how far a run is."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._count = total, 0
+        self._total = total
+        self._seen: set[TaskKey] = set()
         self._shown = sys.stderr.isatty()
         self._start = time.monotonic()
 
-    def __call__(self, result: Result) -> None:
-        self._count += 1
+    def __call__(self, task: Task, runs: int) -> None:
+        self._seen.add(task.key)
         if self._shown:
             seconds = time.monotonic() - self._start
-            task = result.task
-            line = f"{self._count}/{self._total} probes, {seconds:.0f} s: "
+            line = f"{len(self._seen)}/{self._total} probes, {seconds:.0f} s: "
             line += f"{task.backend} {task.probe.cell}"
             sys.stderr.write(f"\r\x1b[K{line[:100]}")
             sys.stderr.flush()

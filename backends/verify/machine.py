@@ -20,7 +20,10 @@ DISTRIBUTIONS = (
 _ASK = """
 import json, torch
 cuda = torch.cuda.is_available() and torch.version.hip is None
+alike = [(torch.cuda.get_device_name(i), torch.cuda.get_device_capability(i))
+         for i in range(torch.cuda.device_count() if cuda else 0)]
 print(json.dumps({
+    "gpus": [i for i, other in enumerate(alike) if other == alike[0]],
     "torch": torch.__version__, "cuda": torch.version.cuda,
     "device": torch.cuda.get_device_name() if cuda else None,
     "capability": torch.cuda.get_device_capability() if cuda else None,
@@ -36,6 +39,8 @@ class Here:
     name: str
     capability: tuple[int, int] | None
     versions: dict[str, str]
+    #: GPUs of the kind named, as CUDA_VISIBLE_DEVICES names them, where there are several.
+    gpus: tuple[str, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -74,8 +79,15 @@ def look(device: str | None) -> Here | str:
     if device == "cuda" and found["device"] is None:
         return "there is no CUDA device that torch sees"
     if device != "cpu" and found["device"] is not None:
-        return Here("cuda", found["device"], tuple(found["capability"]), versions)
+        gpus = _names(found["gpus"]) if len(found["gpus"]) > 1 else ()
+        return Here("cuda", found["device"], tuple(found["capability"]), versions, gpus)
     return Here("cpu", _processor(), None, versions)
+
+
+def _names(gpus: list[int]) -> tuple[str, ...]:
+    """GPUs that torch counts from 0, as CUDA_VISIBLE_DEVICES has to name them."""
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    return tuple(visible[gpu] if len(visible) > gpu and visible[gpu] else str(gpu) for gpu in gpus)
 
 
 def _processor() -> str:

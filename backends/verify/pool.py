@@ -9,11 +9,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import IO, Any
 
+from .board import Board, Piece, ends_of, groups_of
 from .outcome import BAD, CRASHED, Outcome
 from .probes import Task
 from .worker import task_to_json
@@ -22,6 +23,8 @@ from .worker import task_to_json
 START_LIMIT = 300.0
 #: A refusal hangs on traits alone; seeds add nothing to it.
 REFUSAL_SEEDS = 1
+
+TaskKey = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
@@ -41,34 +44,39 @@ class Settings:
     timeout: float  # seconds for each run of a probe; the first one compiles
     deadline: float | None = None  # of `time.monotonic`; no probe is begun after it
     environment: dict[str, str] = field(default_factory=dict)
+    #: GPUs to share the processes out over, as CUDA_VISIBLE_DEVICES names them; none: as they are.
+    gpus: Sequence[str] = ()
 
 
 class Worker:
     """One process, started again when it is gone."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, number: int = 0) -> None:
         self._settings = settings
+        self._environment = dict(settings.environment)
+        if settings.gpus:
+            gpu = settings.gpus[number % len(settings.gpus)]
+            self._environment["CUDA_VISIBLE_DEVICES"] = gpu
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed in finish
 
-    def run(self, task: Task, partners: Sequence[str]) -> Result:
-        """Run a task over its seeds; the first bad outcome ends it."""
-        result = Result(task)
-        seeds = list(self._settings.seeds)
-        if task.refusals:
-            seeds = seeds[:REFUSAL_SEEDS]
+    def run(
+        self, task: Task, seeds: Sequence[int], partners: Sequence[str]
+    ) -> list[tuple[int, Outcome]]:
+        """Run a task over seeds; the first bad outcome ends it."""
+        outcomes: list[tuple[int, Outcome]] = []
         problem = self._start()
         if problem is None:
-            job = {"task": task_to_json(task), "seeds": seeds, "partners": list(partners)}
+            job = {"task": task_to_json(task), "seeds": list(seeds), "partners": list(partners)}
             problem = self._send(job)
         for seed in seeds:
             outcome = problem or self._outcome()
-            result.outcomes.append((seed, outcome))
+            outcomes.append((seed, outcome))
             if outcome.kind in BAD:
                 # What is left of the job is of no interest, and it may be stuck.
                 self.close()
                 break
-        return result
+        return outcomes
 
     def close(self) -> None:
         """End the process."""
@@ -93,7 +101,7 @@ class Worker:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(places),
-            **self._settings.environment,
+            **self._environment,
         }
         self._log.seek(0)
         self._log.truncate()
@@ -161,79 +169,56 @@ class Worker:
         )
 
 
-def groups_of(tasks: Sequence[Task], *, by_weight: bool) -> dict[tuple[str, str], deque[Task]]:
-    """Tasks by backend and cell; the heaviest first, so that no process ends long after the rest.
-
-    With a deadline they stay in order: what is light and many must not wait for what is heavy.
-    """
-    groups: dict[tuple[str, str], deque[Task]] = {}
-    for task in tasks:
-        groups.setdefault((task.backend, task.probe.cell), deque()).append(task)
-    if not by_weight:
-        return groups
-    return dict(sorted(groups.items(), key=lambda item: -sum(map(_weight, item[1]))))
-
-
-def _weight(task: Task) -> int:
-    """What a task costs beside others, roughly: queries and keys both grow with the page."""
-    request = task.request
-    return 0 if task.refusals else request.q_heads * (request.page_size + 48) ** 2
-
-
 def run_all(
     tasks: Sequence[Task],
     settings: Settings,
     partners: Sequence[str],
-    told: Callable[[Result], None] = lambda result: None,
+    told: Callable[[Task, int], None] = lambda task, runs: None,
+    had: Mapping[TaskKey, int] = MappingProxyType({}),
 ) -> list[Result]:
-    """Run tasks over processes; `told` hears of each result as it comes.
+    """Run tasks over processes; `told` hears of each turn of a task, and how many runs it was.
 
-    A task that the deadline left out has no result.
+    `had` says of how many seeds of a task an earlier evidence tells. With a deadline every task
+    runs one seed before any runs a second; what the deadline left out has no result.
     """
-    groups = groups_of(tasks, by_weight=settings.deadline is None)
-    lock = threading.Lock()
-    busy: dict[str, int] = {}
-    results: dict[tuple[str, str, str, str], Result] = {}
+    pieces = [
+        Piece(task, settings.seeds[:REFUSAL_SEEDS] if task.refusals else settings.seeds,
+              had.get(task.key, 0))
+        for task in tasks
+    ]  # fmt: skip
+    in_time = settings.deadline is not None
+    left = [piece for piece in pieces if piece.until(len(piece.seeds))]
+    board = Board(
+        groups_of(left, by_weight=not in_time), ends_of(len(settings.seeds), in_steps=in_time)
+    )
     failures: list[BaseException] = []
 
-    def next_group(last: str | None) -> tuple[str, deque[Task]] | None:
-        """A group of the backend that this process has loaded, else of the least served one."""
-        with lock:
-            if last is not None:
-                busy[last] -= 1
-            if not groups or failures:
-                return None
-            key = min(groups, key=lambda key: (key[0] != last, busy.get(key[0], 0)))
-            busy[key[0]] = busy.get(key[0], 0) + 1
-            return key[0], groups.pop(key)
-
-    def work() -> None:
-        worker = Worker(settings)
-        last: str | None = None
+    def work(process: int) -> None:
+        worker = Worker(settings, process)
         try:
-            while (found := next_group(last)) is not None:
-                backend, group = found
-                if last is not None and backend != last and group[0].request.device != "cpu":
-                    worker.close()  # what the last backend left on the device goes with it
-                last = backend
-                for task in group:
+            while (turn := board.take(process)) is not None:
+                for piece in turn.pieces:
                     if settings.deadline is not None and time.monotonic() > settings.deadline:
+                        board.close()
                         break
-                    result = worker.run(task, [name for name in partners if name != backend])
-                    with lock:
-                        results[task.key] = result
-                        told(result)
+                    seeds = piece.until(turn.end)
+                    if seeds:
+                        others = [name for name in partners if name != piece.task.backend]
+                        piece.outcomes += worker.run(piece.task, seeds, others)
+                        told(piece.task, len(seeds))
+                board.done(turn)
         except BaseException as error:
             failures.append(error)
+            board.close()
         finally:
             worker.finish()
 
-    jobs = min(settings.jobs, len(groups))  # more would have nothing to do
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
+    jobs = min(settings.jobs, len({(p.task.backend, p.task.probe.cell) for p in left}))
+    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(jobs)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if failures:
         raise failures[0]
-    return [results[task.key] for task in tasks if task.key in results]
+    return [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]

@@ -35,7 +35,7 @@ def run_of(
         )
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "tool": _own_version(),
+        "tool": own_version(),
         "probes": digest,
         "machine": here.to_json(),
         "versions": dict(here.versions),
@@ -45,7 +45,8 @@ def run_of(
     }
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """The version of attn-lint that runs, as evidence has it."""
     from importlib import metadata
 
     try:

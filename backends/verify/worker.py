@@ -8,6 +8,7 @@ Its standard output belongs to the backends; answers go to the descriptor that w
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -53,8 +54,22 @@ def main() -> None:
     from .. import bundled  # noqa: F401  # registers
 
     _say(answers, {"ready": True})
+    served = None
     for line in sys.stdin:
-        _answer(json.loads(line), answers)
+        job = json.loads(line)
+        if served not in (None, job["task"]["backend"]):
+            _let_go()
+        served = job["task"]["backend"]
+        _answer(job, answers)
+
+
+def _let_go() -> None:
+    """Give back the memory of the device that the last backend left unused."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def _answer(job: dict[str, Any], answers: TextIO) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ pytest.importorskip("torch")
 
 from attn_lint.backends.interface.capabilities import Capabilities
 from attn_lint.backends.torch_native.capabilities import CAPABILITIES
+from attn_lint.backends.verify.board import Board, Piece, ends_of, groups_of
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.outcome import Outcome
-from attn_lint.backends.verify.pool import Result, Settings, groups_of, run_all
+from attn_lint.backends.verify.pool import Result, Settings, Worker, run_all
 from attn_lint.backends.verify.probes import Task, catalogue, plan
 
 HERE = Path(__file__).parent
@@ -28,8 +30,6 @@ ENVIRONMENT = {
 
 
 def tasks_of(name: str, capabilities: Capabilities, *cells: str) -> list[Task]:
-    from dataclasses import replace
-
     return plan(FOUND, replace(capabilities, name=name), "cpu", None, cells)
 
 
@@ -40,8 +40,6 @@ def run(tasks: list[Task], seeds: int = 1, timeout: float = 60, jobs: int = 1) -
 
 
 def first(name: str, cell: str = "decode", timeout: float = 60) -> Outcome:
-    from dataclasses import replace
-
     own = CAPABILITIES
     if name in ("answers_anyway", "refuses_late"):
         own = replace(own, allows={**own.allows, "window": frozenset({False})})
@@ -126,7 +124,7 @@ def test_a_budget_that_is_spent_is_said_and_evidence_lists_what_was_run(
     now, ended = time.monotonic(), []
     run = pool.Worker.run
 
-    def run_one(self: pool.Worker, *arguments: Any) -> Result:
+    def run_one(self: pool.Worker, *arguments: Any) -> Any:
         ended.append(1e9)
         return run(self, *arguments)
 
@@ -155,7 +153,104 @@ def test_a_deadline_leaves_out_what_it_must() -> None:
 def test_what_is_heavy_comes_first_but_not_with_a_deadline() -> None:
     """Else one process ends long after the others; with little time what is light must not wait."""
     tasks = tasks_of("talks", CAPABILITIES, "decode", "page_sizes", "logit_cap", "mla_heads")
-    cells = [cell for _, cell in groups_of(tasks, by_weight=True)]
+    pieces = [Piece(task, range(1)) for task in tasks]
+    cells = [cell for _, cell in groups_of(pieces, by_weight=True)]
     assert cells == ["mla_heads", "page_sizes", "decode", "logit_cap"]
-    cells = [cell for _, cell in groups_of(tasks, by_weight=False)]
+    cells = [cell for _, cell in groups_of(pieces, by_weight=False)]
     assert cells == ["decode", "page_sizes", "logit_cap", "mla_heads"]
+
+
+def board(*names: str, seeds: int = 20) -> Board:
+    tasks = tasks_of("talks", CAPABILITIES, "decode")
+    pieces = [Piece(replace(tasks[0], backend=name), range(seeds)) for name in names]
+    return Board(groups_of(pieces, by_weight=False), ends_of(seeds, in_steps=True))
+
+
+def test_rounds_go_up_and_a_group_goes_back_to_its_process() -> None:
+    """A kernel is compiled once; nobody runs a second seed while another waits for its first."""
+    of = board("a", "b", "c")
+    taken = [(process, of.take(process)) for process in (0, 1, 0)]
+    assert [turn and (turn.key[0], turn.end) for _, turn in taken] == [("a", 1), ("b", 1), ("c", 1)]
+    for _, turn in taken:
+        assert turn is not None
+        turn.pieces[0].outcomes.append((0, Outcome("right")))
+        of.done(turn)
+    second = [of.take(process) for process in (1, 0, 0)]
+    assert [turn and (turn.key[0], turn.end) for turn in second] == [("b", 4), ("c", 4), ("a", 4)]
+
+
+def test_what_went_wrong_has_no_further_round() -> None:
+    of = board("a", "b")
+    for kind in ("wrong", "right"):
+        turn = of.take(0)
+        assert turn is not None
+        turn.pieces[0].outcomes.append((0, Outcome(kind)))
+        of.done(turn)
+    turn = of.take(0)
+    assert turn is not None and turn.key[0] == "b"
+    of.close()
+    assert of.take(0) is None
+
+
+def test_seeds_that_an_earlier_evidence_has_are_not_run() -> None:
+    task = tasks_of("talks", CAPABILITIES, "decode")[0]
+    piece = Piece(task, range(20), had=4)
+    assert [list(piece.until(end)) for end in (1, 4, 6)] == [[], [], [4, 5]]
+
+
+def test_processes_share_the_gpus() -> None:
+    settings = Settings(range(1), 3, 60, gpus=("2", "5"))
+    workers = [Worker(settings, number) for number in range(3)]
+    seen = [worker._environment["CUDA_VISIBLE_DEVICES"] for worker in workers]
+    for worker in workers:
+        worker.finish()
+    assert seen == ["2", "5", "2"]
+
+
+def test_a_run_that_goes_on_is_one_that_was_never_interrupted(tmp_path: Path) -> None:
+    from attn_lint.lintcfg.cli import dispatch, guarded
+    from attn_lint.matrix import evidence
+
+    whole, part = tmp_path / "whole.json", tmp_path / "part.json"
+    words = ["verify", "--backend", "torch_native", "--cell", "decode", "--cell", "logit_cap"]
+    words += ["--device", "cpu", "--jobs", "1", "--output-file"]
+    assert guarded(dispatch, [*words, str(whole), "--seeds", "5"]) == 0
+    assert guarded(dispatch, [*words, str(part), "--seeds", "2"]) == 0
+    assert guarded(dispatch, [*words, str(part), "--seeds", "5", "--resume", str(part)]) == 0
+    (expected,), (made,) = evidence.read(whole), evidence.read(part)
+    assert made["seeds"] == [0, 1, 2, 3, 4]
+    assert made["backends"] == expected["backends"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"probes": "other"}, "no run to go on from: probes differ"),
+        ({"versions": {}, "tool": "9"}, "no run to go on from: versions and tool differ"),
+        ({"seeds": [3]}, "began with seed 3: give --seed 3"),
+    ],
+)
+def test_another_run_is_not_gone_on_from(
+    change: dict[str, Any], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attn_lint.lintcfg.cli import dispatch, guarded
+    from attn_lint.matrix import evidence
+
+    path = tmp_path / "e.json"
+    words = ["verify", "--backend", "torch_native", "--cell", "idle", "--device", "cpu"]
+    assert guarded(dispatch, [*words, "--jobs", "1", "--output-file", str(path)]) == 0
+    path.write_text(evidence.dump([{**run, **change} for run in evidence.read(path)]))
+    assert guarded(dispatch, [*words, "--resume", str(path)]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_what_went_wrong_before_is_run_anew() -> None:
+    from attn_lint.backends.verify import resume
+
+    def run_with(probe: dict[str, Any]) -> dict[str, Any]:
+        return {"seeds": [0], "backends": {"b": {"mha": {"decode": {"p": probe}}}}}
+
+    wrong = run_with({"call": "c", "right": 3, "wrong": 1, "error": 0.5, "tolerance": 0.1})
+    assert resume.had(wrong, range(20)) == {}
+    right = {"call": "c", "right": 20, "error": 0.01, "tolerance": 0.1}
+    assert resume.joined(wrong, run_with(right))["backends"]["b"]["mha"]["decode"]["p"] == right
