@@ -22,16 +22,20 @@ def attention(
 
     `q` is [tokens, q_heads, head_dim] in any dtype; keys and values are in the pool already.
     """
+    table = batch.req_to_token_pool.host
+    counts, lengths = batch.query_lens_cpu, [int(n) for n in batch.kv_lens_cpu]
+    tree = _tree(batch)
+    slots, masks = [], []
+    for row, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+        slots.append(table[int(batch.req_pool_indices_cpu[row]), :length].long())
+        masks.append(visible(batch, layer, row, count, length, tree))
     out = []
     first = 0
-    table = batch.req_to_token_pool.host
-    for row, count in enumerate(batch.query_lens_cpu):
-        request = int(batch.req_pool_indices_cpu[row])
-        length = int(batch.kv_lens_cpu[row])
-        slots = table[request, :length].long().to(q.device)
-        k, v = batch.token_to_kv_pool.load(layer, slots, torch.float64)
+    for count, where, seen in zip(
+        counts, _together(slots, q.device), _together(masks, q.device), strict=True
+    ):
+        k, v = batch.token_to_kv_pool.load(layer, where, torch.float64)
         query = q[first : first + count].double().view(count, layer.tp_q_head_num, layer.head_dim)
-        seen = visible(batch, layer, row, count, length).to(q.device)
         out.append(_softmax_attention(query, k, v, seen, layer, sinks))
         first += count
     if not out:
@@ -39,16 +43,38 @@ def attention(
     return torch.cat(out)
 
 
+def _tree(batch: ForwardBatch) -> torch.Tensor | None:
+    spec = batch.spec_info
+    return None if spec is None or spec.tree_mask is None else spec.tree_mask.cpu()
+
+
+def _together(parts: list[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """Tensors of the host on a device, in one copy: many small ones would each be waited for."""
+    if not parts:
+        return []
+    whole = torch.cat([part.flatten() for part in parts]).to(device)
+    pieces = whole.split([part.numel() for part in parts])
+    return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
+
+
 def visible(
-    batch: ForwardBatch, layer: AttentionLayer, row: int, count: int, length: int
+    batch: ForwardBatch,
+    layer: AttentionLayer,
+    row: int,
+    count: int,
+    length: int,
+    tree: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Which of `length` keys each of the last `count` tokens sees, bool [count, length]."""
+    """Which of `length` keys each of the last `count` tokens sees, bool [count, length].
+
+    `tree` is the batch's tree of drafts on the host, where it is at hand.
+    """
+    tree = _tree(batch) if tree is None else tree
     position = torch.arange(length - count, length)[:, None]
     key = torch.arange(length)[None]
-    spec = batch.spec_info
-    if spec is not None and spec.tree_mask is not None:
+    if tree is not None:
         seen = torch.ones(count, length, dtype=torch.bool)
-        seen[:, length - count :] = spec.tree_mask[row].cpu()
+        seen[:, length - count :] = tree[row]
     elif not layer.is_causal:
         seen = torch.ones(count, length, dtype=torch.bool)
     else:

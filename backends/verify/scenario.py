@@ -212,12 +212,22 @@ def fill(scenario: Scenario, batch: ForwardBatch) -> None:
     pool = scenario.runner.token_to_kv_pool
     pool.poison(torch.arange(pool.num_slots, device=pool.device))
     host = batch.req_to_token_pool.host
+    slots: list[torch.Tensor] = []
+    stored: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {
+        layer.layer_id: ([], []) for layer in scenario.runner.layers
+    }
     for row, new in enumerate(batch.query_lens_cpu):
         prefix = int(batch.kv_lens_cpu[row]) - new
-        slots = host[int(batch.req_pool_indices_cpu[row]), :prefix].long().to(pool.device)
-        for layer in scenario.runner.layers:
-            _, k, v = tensors(scenario.request, scenario.runner, prefix, scenario.generator)
-            pool.set_kv_buffer(layer, slots, k, v)
+        slots.append(host[int(batch.req_pool_indices_cpu[row]), :prefix].long())
+        for keys, values in stored.values():
+            _, k, v = _drawn(scenario.request, scenario.runner.dtype, prefix, scenario.generator)
+            keys.append(k)
+            values.append(v)
+    # In one piece: a GPU that others share makes each copy from the host wait.
+    where = torch.cat(slots).to(pool.device)
+    for layer in scenario.runner.layers:
+        k, v = (torch.cat(parts).to(pool.device) for parts in stored[layer.layer_id])
+        pool.set_kv_buffer(layer, where, k, v)
 
 
 def changed(scenario: Scenario, lengths: Lengths, request: Request | None = None) -> ForwardBatch:
@@ -284,13 +294,19 @@ def random_trees(batch: int, drafts: int, generator: torch.Generator) -> torch.T
 def tensors(
     request: Request, runner: ModelRunner, tokens: int, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    def make(heads: int, dim: int) -> torch.Tensor:
-        return _normal((tokens, heads, dim), generator).to(runner.dtype).to(runner.device)
+    """Queries, keys and values of so many tokens, on the runner's device."""
+    q, k, v = _drawn(request, runner.dtype, tokens, generator)
+    return q.to(runner.device), k.to(runner.device), v.to(runner.device)
 
+
+def _drawn(
+    request: Request, dtype: torch.dtype, tokens: int, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same on the host."""
     return (
-        make(request.q_heads, request.qk_head_dim),
-        make(request.kv_heads, request.qk_head_dim),
-        make(request.kv_heads, request.v_head_dim),
+        _normal((tokens, request.q_heads, request.qk_head_dim), generator).to(dtype),
+        _normal((tokens, request.kv_heads, request.qk_head_dim), generator).to(dtype),
+        _normal((tokens, request.kv_heads, request.v_head_dim), generator).to(dtype),
     )
 
 
