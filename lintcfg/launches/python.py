@@ -25,6 +25,8 @@ _LAUNCHERS = frozenset({"popen_launch_server", "popen_launch_pd_server", "launch
 _TALK = frozenset({"print", "debug", "info", "warning", "error", "exception", "log", "write",
                    "add_argument", "ArgumentParser", "fail", "skip", "echo"})  # fmt: skip
 _MAX_ELEMENTS = 2000
+#: Ways in which a list grows, and their arguments.
+_GROWING = frozenset({("append", 1), ("extend", 1), ("insert", 2)})
 #: What `str.format` fills in.
 _FIELD = re.compile(r"(?<!\{)\{(?:[A-Za-z_]\w*|\d*)\}(?!\})")
 #: What `%` fills in.
@@ -135,6 +137,14 @@ class _Module:
         self.done: set[int] = set()
         self.cards: set[str] = set()
         self.begun: set[int] = set()
+        #: Lists that made up a launch, as they stand by now, by the place that they begin at.
+        self.taken: dict[int, list[list[Source]]] = {}
+        #: Lists that are handed on as they are: where they begin and how many words they have.
+        self.alone: set[tuple[int, int]] = set()
+        #: Lists that a name shares the words of, and that grow by themselves.
+        self.copies: dict[int, list[Source]] = {}
+        #: Where lists stand that a function returns: its caller may add to them.
+        self.returned: list[tuple[int, int]] = []
 
     # ------------------------------------------------------------------ places
 
@@ -173,6 +183,35 @@ class _Module:
         if len(self.cards) == 1:
             self.out.context.note("gpu", self.cards.pop(), "gpu=")
         self.body(tree.body, self.scope)
+        self.finish()
+
+    def finish(self) -> None:
+        """Drop what only began other launches, and miss nothing in what callers may add to."""
+        for several in self.taken.values():
+            for words in several[:_MAX_ELEMENTS]:
+                is_start = any(
+                    len(one) > len(words) and one[: len(words)] == words for one in several
+                )
+                if is_start and (words[0].start, len(words)) not in self.alone:
+                    self.drop_list(words)
+        for found in self.out.launches:
+            if any(start <= found.start < end for start, end in self.returned):
+                found.partial = True
+
+    def drop_list(self, words: list[Source]) -> None:
+        """Take out what a list of words made up."""
+        starts = [word.start for word in words]
+        kept = []
+        for found in self.out.launches:
+            found.variants = [
+                variant
+                for variant in found.variants
+                if not variant.words
+                or [word.start for word in variant.words] != starts[-len(variant.words) :]
+            ]
+            if found.variants:
+                kept.append(found)
+        self.out.launches[:] = kept
 
     def card(self, value: ast.expr) -> None:
         """`gpu="H100:8"`, as tools that run functions on machines take it."""
@@ -215,6 +254,9 @@ class _Module:
         elif isinstance(node, ast.If):
             self.branches(node, scope)
         else:
+            if isinstance(node, ast.Return) and isinstance(node.value, (ast.List, ast.BinOp)):
+                whole = self.piece(node.value)
+                self.returned.append((whole.start, whole.end))
             for name in ("test", "iter", "value", "exc", "subject"):
                 part = getattr(node, name, None)
                 if isinstance(part, ast.expr):
@@ -257,7 +299,16 @@ class _Module:
         name = _variable(targets[0]) if len(targets) == 1 else None
         keeper = scope.owner() if name is not None and name.startswith(".") else scope
         is_text = self.is_text(value, scope)
-        if name is not None and isinstance(value, (ast.List, ast.Tuple, ast.BinOp)) and not is_text:
+        if name is not None and not is_text and self.shares(value):
+            words = self.words(value, scope)
+            if words:
+                keeper.keep(name, words, text=False)
+                self.copies[id(words)] = words
+                return
+        is_list = isinstance(value, (ast.List, ast.Tuple, ast.BinOp)) or (
+            isinstance(value, ast.Call) and _called(value.func) == "split"
+        )
+        if name is not None and is_list and not is_text:
             words = self.words(value, scope)
             if words is not None:
                 keeper.keep(name, words, text=False)
@@ -281,6 +332,20 @@ class _Module:
             if pairs is not None and key is not None:
                 pairs.append((key, self.text(value, scope)))
         self.expression(value, scope)
+
+    @staticmethod
+    def shares(value: ast.expr) -> bool:
+        """Whether a value has the words of a list: `list(x)`, `x.copy()`, `x[:]`, `[*x]`, `x`."""
+        of: ast.expr | None = value
+        if isinstance(value, ast.Call):
+            of = value.args[0] if _called(value.func) == "list" and len(value.args) == 1 else None
+            if isinstance(value.func, ast.Attribute) and _called(value.func) == "copy":
+                of = value.func.value
+        elif isinstance(value, ast.List) and len(value.elts) == 1:
+            of = value.elts[0].value if isinstance(value.elts[0], ast.Starred) else None
+        elif isinstance(value, ast.Subscript) and _is_whole_slice(value):
+            of = value.value
+        return of is not None and _variable(of) is not None
 
     def augment(self, node: ast.AugAssign, scope: _Scope) -> None:
         """`name += …`."""
@@ -307,7 +372,7 @@ class _Module:
             return False
         if node.func.attr == "update":
             return self.updated(node, node.func, scope)
-        if node.func.attr not in ("append", "extend") or len(node.args) != 1:
+        if (node.func.attr, len(node.args)) not in _GROWING:
             return False
         name = _variable(node.func.value)
         known = scope.words(name) if name is not None else None
@@ -315,16 +380,22 @@ class _Module:
             known = []
         if name is None or known is None:
             return False
-        if node.func.attr == "append":
-            text = self.text(node.args[0], scope)
-            words = [text] if text is not None else None
-        else:
+        at = len(known)
+        if node.func.attr == "insert":
+            place = node.args[0]
+            if not (isinstance(place, ast.Constant) and type(place.value) is int):
+                return False
+            at = min(place.value, at) if place.value >= 0 else max(0, at + place.value)
+        if node.func.attr == "extend":
             words = self.words(node.args[0], scope)
+        else:
+            text = self.text(node.args[-1], scope)
+            words = [text] if text is not None else None
         if words is None:
             return False
-        grown = [*known, *words]
+        grown = [*known[:at], *words, *known[at:]]
         (scope.owner() if name.startswith(".") else scope).values[name] = grown
-        self.further(known, grown, scope, node.args[0])
+        self.further(known, grown, scope, node.args[-1], at)
         return True
 
     def longer(self, before: Source, after: Source) -> None:
@@ -370,30 +441,40 @@ class _Module:
         return pairs
 
     def further(
-        self, before: list[Source], after: list[Source], scope: _Scope, node: ast.expr
+        self,
+        before: list[Source],
+        after: list[Source],
+        scope: _Scope,
+        node: ast.expr,
+        at: int | None = None,
     ) -> None:
         """A list has got further words: those of a command that was taken, or that start one."""
-        if self.grow(before, after):
+        is_copy = self.copies.pop(id(before), None) is not None
+        if not is_copy and self.grow(before, after, len(before) if at is None else at):
             return
         starts = {word.start for word in after if "sglang" in word.text}
-        if starts and not starts & self.begun and self.consider(
+        if starts and (is_copy or not starts & self.begun) and self.consider(
             after, scope, node, before[0].start if before else None
         ):  # fmt: skip
             for part in ast.walk(node):
                 self.done.add(id(part))
 
-    def grow(self, before: list[Source], after: list[Source]) -> bool:
-        """A command that was taken already has got further words; returns whether one has."""
+    def grow(self, before: list[Source], after: list[Source], at: int) -> bool:
+        """A command that was taken already has got words at a place; returns whether one has."""
         if not before:
             return False
         for found in self.out.launches:
             for number, variant in enumerate(found.variants):
                 last = variant.words[-1] if variant.words else None
                 if last is not None and last == before[-1] and len(before) > len(variant.words):
-                    words = (*variant.words, *after[len(before) :])
-                    found.variants[number] = type(variant)(
-                        words, variant.environment, variant.open_environment
+                    here = max(0, at - (len(before) - len(variant.words)))
+                    new = after[at : at + len(after) - len(before)]
+                    found.variants[number] = replace(
+                        variant, words=(*variant.words[:here], *new, *variant.words[here:])
                     )
+                    lists = self.taken.get(before[0].start, [])
+                    if before in lists:
+                        lists[lists.index(before)] = after
                     return True
         return False
 
@@ -407,6 +488,10 @@ class _Module:
         if isinstance(node, ast.Call):
             self.call(node, scope)
             return
+        name = _variable(node)
+        words = scope.words(name) if name is not None else None
+        if words:
+            self.alone.add((words[0].start, len(words)))
         if isinstance(node, ast.BinOp) and self.is_text(node, scope):
             self.string(node, scope)
             for operand in _parts(node):
@@ -439,6 +524,11 @@ class _Module:
             return
         if name == "prepare_server_args" and self.prepared(node, scope):
             return
+        if self.is_text(node, scope):
+            self.string(node, scope)
+            for part in ast.walk(node):
+                if not (isinstance(part, ast.expr) and _variable(part) is not None):
+                    self.done.add(id(part))
         if isinstance(node.func, ast.expr):
             self.expression(node.func, scope)
         for argument in node.args:
@@ -580,6 +670,7 @@ class _Module:
         if not self.commands.take(words, {}, self.out, self.kind, span=(start, whole.end)):
             return False
         self.begun |= {word.start for word in words if "sglang" in word.text}
+        self.taken.setdefault(words[0].start, []).append(words)
         return True
 
     def string(self, node: ast.expr, scope: _Scope) -> None:
@@ -594,14 +685,16 @@ class _Module:
             return
         if "sglang" in own and _QUOTED.search(own) is None:
             self.script(text)
-        elif isinstance(node, ast.BinOp):
+        elif isinstance(node, (ast.BinOp, ast.JoinedStr)):
             self.continued(node, text, scope)
 
-    def continued(self, node: ast.BinOp, text: Source, scope: _Scope) -> None:
+    def continued(self, node: ast.expr, text: Source, scope: _Scope) -> None:
         """A command that a name holds, with further flags behind it."""
-        first, *rest = _parts(node)
+        first, *rest = [
+            part.value if isinstance(part, ast.FormattedValue) else part for part in _parts(node)
+        ]
         before = self.text(first, scope)
-        if before is None or "sglang" not in before.text:
+        if before is None or "sglang" not in before.text or "--sglang-" in before.text:
             return
         added = [self.text(part, scope) for part in rest]
         if any(one is not None and _FLAGGED.match(one.text) for one in added):
@@ -643,6 +736,11 @@ class _Module:
             return [text] if text is not None else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return self.sum(_parts(node), scope, depth)
+        if _is_whole_slice(node):
+            return self.words(node.value, scope, depth + 1)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and _called(node.func) == "copy" and not node.args:
+            whole = node.func.value if isinstance(node.func, ast.Attribute) else None
+            return self.words(whole, scope, depth + 1) if whole is not None else None
         if isinstance(node, ast.IfExp):
             first = self.words(node.body, scope, depth + 1)
             return first if first else self.words(node.orelse, scope, depth + 1)
@@ -671,6 +769,36 @@ class _Module:
             found += words if words is not None else [self.piece(part).opened()]
         return found if len(found) <= MOST_WORDS else None
 
+    def changed(self, node: ast.Call, scope: _Scope, depth: int) -> Source | None:
+        """A text as a function gives it back: stripped, joined, dedented, characters replaced."""
+        function = node.func
+        name, given = _called(function), [self.constant(argument) for argument in node.args]
+        if name in ("dedent", "cleandoc") and len(node.args) == 1:
+            return self.text(node.args[0], scope, depth + 1)
+        if not isinstance(function, ast.Attribute):
+            return None
+        if name == "join" and len(given) == 1 and (self.constant(function.value) or "").isspace():
+            words = self.words(node.args[0], scope, depth + 1)
+            return capped(join(words, " ")) if words else None
+        if name not in ("strip", "lstrip", "rstrip", "replace"):
+            return None
+        text = self.text(function.value, scope, depth + 1)
+        if text is None or not self.is_text(function.value, scope):
+            return None
+        if name == "replace" and len(given) == 2 and None not in given:
+            old, new = str(given[0]), str(given[1])
+            return replace(text, text=text.text.replace(old, new)) if len(old) == len(new) else None
+        if name == "replace" or given:
+            return None
+        start = 0 if name == "rstrip" else len(text.text) - len(text.text.lstrip())
+        return text.slice(start, len(text.text if name == "lstrip" else text.text.rstrip()))
+
+    @staticmethod
+    def constant(node: ast.expr) -> str | None:
+        """A text that is written out."""
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return str(node.value) if is_text else None  # type: ignore[attr-defined]
+
     def is_text(self, node: ast.expr, scope: _Scope) -> bool:
         """Whether an expression is a text, as a sum is of which one part is known to be."""
         if isinstance(node, ast.BinOp):
@@ -681,6 +809,8 @@ class _Module:
             )
         if isinstance(node, ast.Constant):
             return isinstance(node.value, str)
+        if isinstance(node, ast.Call):
+            return self.changed(node, scope, 0) is not None
         name = _variable(node)
         return isinstance(node, ast.JoinedStr) or (name is not None and scope.is_text(name))
 
@@ -706,6 +836,10 @@ class _Module:
             return self.piece(node).opened()
         if isinstance(node, ast.JoinedStr):
             return self.joined(node, scope)
+        if isinstance(node, ast.Call):
+            changed = self.changed(node, scope, depth)
+            if changed is not None:
+                return changed
         if isinstance(node, ast.Call) and _called(node.func) == "str" and len(node.args) == 1:
             return self.text(node.args[0], scope, depth + 1)
         if isinstance(node, ast.Call) and _called(node.func) == "format" and (
@@ -809,6 +943,12 @@ def _parts(node: ast.expr) -> list[ast.expr]:
         else:
             parts.append(one)
     return parts
+
+
+def _is_whole_slice(node: ast.expr) -> bool:
+    """Whether an expression is `x[:]`."""
+    part = node.slice if isinstance(node, ast.Subscript) else None
+    return isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step)
 
 
 def _is_sum(node: ast.expr) -> bool:

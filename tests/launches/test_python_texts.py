@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from attn_lint.lintcfg.check.runner import Options, Runner
 from attn_lint.lintcfg.cli import dispatch, guarded
+from attn_lint.lintcfg.config import Config
 
 pytestmark = pytest.mark.usefixtures("shared_judges")
 
+RUNNER = Runner(Options(), Config())
 PROGRAMS = {
     "sum": 'os.system("{0} " + "--tp 2")',
     "sum in a name": 'cmd = "{0} " + "--tp " + "2"\nos.system(cmd)',
@@ -26,6 +29,10 @@ PROGRAMS = {
     "from two names": 'BASE = "{0}"\nMORE = " --tp 2"\ncmd = BASE + MORE\nos.system(cmd)',
     "of functions": 'def command(more):\n    return "{0} " + "--tp 2"\nos.system(command(""))',
     "formatted text": 'tp = 2\nos.system("{0} " + f"--tp {{tp}}")',
+    "a name in a formatted text": 'BASE = "{0}"\nos.system(f"{{BASE}} --tp 2")',
+    "stripped": 'os.system("""\n  {0}\n  --tp 2\n""".replace("\\n", " ").strip())',
+    "joined": 'os.system(" ".join(["{0}", "--tp 2"]))',
+    "joined list": 'cmd = "{0}".split()\ncmd += ["--tp", "2"]\nos.system(" ".join(cmd))',
     "list in front": 'os.system(" ".join("{0}".split() + ["--tp", "2"]))',
 }  # fmt: skip
 LAUNCH = "python3 -m sglang.launch_server --model-path a/b"
@@ -83,6 +90,43 @@ def test_what_is_filled_in_is_not_known(
     path.write_text(program)
     assert guarded(dispatch, ["check", "--isolated", str(path)]) == 0
     assert re.search(r"^1 launch in", capsys.readouterr().out, re.MULTILINE)
+
+
+BASE = 'base = ["python3", "-m", "sglang.launch_server", "--tp", "2"]\n'
+LISTS = {
+    "sums": BASE + 'run(base + ["--model-path", "a"])\nrun([*base, "--model-path", "b"])',
+    "copies": BASE + 'c = base.copy()\nc.extend(["--model-path", "a"])\nrun(c)\n'
+                     'c = list(base)\nc += ["--model-path", "b"]\nrun(c)\n'
+                     'c = [*base]\nc.append("--model-path=c")\nrun(c)\n'
+                     'c = base[:]\nc.append("--model-path=d")\nrun(c)',
+    "grown by turns": BASE + 'base += ["--model-path", "a"]\nrun(base)',
+    "put in": BASE + 'base.insert(3, "--model-path")\nbase.insert(4, "a")\nrun(base)',
+    "alone and more": BASE + 'base += ["--model-path", "a"]\nrun(base)\n'
+                      'run(base + ["--port", "1"])',
+    "of a class": 'class A:\n    base = ["python3", "-m", "sglang.launch_server"]\n'
+                  '    def go(self):\n        run(self.base + ["--model-path", "a"])\nA().go()',
+    "returned": 'def f():\n    return ["python3", "-m", "sglang.launch_server", "--tp", "2"]\n'
+                'run(f())',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_what_only_begins_a_launch_is_none(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the program runs is read, and nothing is missed in what it makes commands of."""
+    really: list[list[str]] = []
+    exec(compile(LISTS[name], "program", "exec"), {"run": lambda words: really.append([*words])})
+    path = tmp_path / "a.py"
+    path.write_text(LISTS[name])
+    report = RUNNER.check_text("a.py", LISTS[name])
+    read = [
+        [word.text for word in variant.words]
+        for found in report.launches
+        for variant in found.variants
+    ]
+    assert sorted(read) == sorted(words[3:] for words in really)
+    assert guarded(dispatch, ["check", "--isolated", str(path)]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.parametrize("line", ['raise OSError(CMD + " failed")', 'print(CMD + " --x")'])
