@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from ..context import Context, from_image
@@ -16,6 +17,7 @@ _PARSERS: dict[str, Any] = {}
 _LINE = re.compile(r"[^\n]*\n?")
 #: A continued line, comments and empty lines, of which Docker drops the empty ones with a warning.
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n((?:[ \t]*(?:#[^\n]*)?\r?\n)+)")
+_TRAILING = re.compile(r"\\([ \t]+)(?=\n)")
 _EMPTY = re.compile(r"^[ \t]*\r?\n", re.MULTILINE)
 
 
@@ -33,8 +35,19 @@ def find(
     text = source.text
     if not text.endswith("\n"):
         source = join([source, Source("\n", (0,), (source.end,))])
-    source = _without_empty_continuations(source)
+    source = _without_empty_continuations(_without_trailing_blanks(source))
     _File(source, commands, out, embedded).run(parser.parse(source.text.encode()).root_node)
+
+
+def _without_trailing_blanks(source: Source) -> Source:
+    """The file with blanks moved from behind a backslash that continues a line to before it.
+
+    Docker lets them stand there; a shell, which runs documents, does not.
+    """
+    if "<<" in source.text:
+        return source
+    text = _TRAILING.sub(lambda match: match.group(1) + "\\", source.text)
+    return replace(source, text=text)
 
 
 def _without_empty_continuations(source: Source) -> Source:
@@ -84,7 +97,7 @@ class _File:
                 self.documents(node)
             elif kind in ("copy_instruction", "add_instruction"):
                 self.documents(node)
-            elif kind == "ERROR":
+            elif kind in ("ERROR", "onbuild_instruction"):
                 self.run(node)
         self.finish()
 

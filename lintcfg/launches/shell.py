@@ -196,6 +196,8 @@ class Shell:
         #: Words of commands that stand behind their redirections.
         self.behind: dict[int, list[Any]] = {}
         self.aliases: dict[str, Source] = {}
+        #: Files that the output of commands goes to.
+        self.written: dict[int, str] = {}
         self.level = 0
         self.consumed: set[int] = set()
 
@@ -423,6 +425,7 @@ class Shell:
             last = last.named_children[-1]
         if last is not None and last.type == "command":
             self.behind[last.id] = _behind_redirections(node)
+            self.written[last.id] = self.target(node)
         for redirect in node.children_by_field_name("redirect"):
             if redirect.type == "heredoc_redirect":
                 for state in states[:1]:
@@ -576,6 +579,9 @@ class Shell:
             return self.call_foreign(name, words[1:], state, span)
         self.consumed.update(word.start for word in words)
         if not any(mark in word.text for word in words for mark in _MARKS):
+            return [state]
+        target = self.written.get(node.id, "")
+        if name in ("echo", "printf") and self.script_written(words, target, state):
             return [state]
         exported = {
             key: join(value.words, " ")
@@ -768,17 +774,42 @@ class Shell:
             else self.expanded(body, body.start_byte, body.end_byte, state, "heredoc")
         )
         words = self.text(consumer).split() if consumer is not None else []
-        target = ""
-        beside = redirect.parent.named_children if redirect.parent is not None else []
-        for child in [*redirect.named_children, *beside]:
-            if child.type == "file_redirect":
-                file = child.child_by_field_name("destination")
-                target = self.text(file).strip("\"'") if file is not None else ""
+        target = self.target(redirect) or (
+            self.target(redirect.parent) if redirect.parent is not None else ""
+        )
         if words and PurePosixPath(words[0]).name == "tee":
             target = words[-1].strip("\"'")
         if target:
             self.out.documents[PurePosixPath(target).name] = source
         self.document(source, _document_kind(target, words, source.text), state)
+
+    def target(self, node: Any) -> str:
+        """The file that a statement's output goes to, as it is written."""
+        for child in reversed(node.named_children):
+            if (
+                child.type == "file_redirect"
+                and b">" in self.bytes[child.start_byte : child.end_byte]
+            ):
+                file = child.child_by_field_name("destination")
+                return self.text(file).strip("\"'") if file is not None else ""
+        return ""
+
+    def script_written(self, words: list[Source], target: str, state: State) -> bool:
+        """`echo … > run.sh`: a script that is written word by word; returns whether it is one."""
+        words = [word for word in words[1:] if word.text not in ("-e", "-n", "-en", "-ne")]
+        if words and set(words[0].text) <= set("%sb\\n\n"):
+            words = words[1:]  # the format of printf
+        text = join(words, " ")
+        if "\\" in text.text and not text.open:
+            text = unescaped(text) or text
+        if text.text.rstrip().endswith("\\") or not (
+            PurePosixPath(target).suffix or text.text.startswith("#!")
+        ):  # fmt: skip
+            return False
+        kind = _document_kind(target, [], text.text)
+        if kind != "shell" or PurePosixPath(target).suffix in ("", ".sh", ".bash"):
+            self.document(text, kind, state)
+        return True
 
     def herestring(self, redirect: Any, consumer: Any, state: State) -> None:
         """A text that is handed to a program which runs it."""

@@ -408,6 +408,20 @@ def test_empty_lines_in_a_continued_instruction(
     assert argv[-4:] == ["--attention-backend", "fa3", "--page-size", "24"]
 
 
+@pytest.mark.parametrize("ending", ["", " ", " \t "])
+def test_blanks_behind_the_backslash_of_an_instruction(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str
+) -> None:
+    """Docker continues such a line all the same (its parser's `\\\\[ \\t]*$`)."""
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "FROM lmsysorg/sglang\nONBUILD ENTRYPOINT python3 -m sglang.launch_server --model-path a/b "
+        f"\\{ending}\n  --attention-backend fa3 \\{ending}\n  --page-size 24\n"
+    )
+    (argv,) = words_in(capsys, path)
+    assert argv[-4:] == ["--attention-backend", "fa3", "--page-size", "24"]
+
+
 @pytest.mark.parametrize("option", ["-m ", "-m", "-um ", "-um", "-u -B -m", "-IBm"])
 @pytest.mark.parametrize(
     "module",

@@ -43,6 +43,11 @@ SCRIPTS = {
     "a document to the end": f"bash <<EOF\n{L} --tp 4\nEOF",
     "documents of one line": f"cat <<A >/dev/null; bash <<B\nx\nA\n{L} --tp 9\nB\n",
     "a document through a pipe": f"cat <<EOF | bash\n{L} --tp 4\nEOF\n",
+    "scripts that echo writes": f'echo "{L} --tp 4" > run.sh\n'
+                                f"printf '#!/bin/bash\\n{L} --port 1\\n' > start\n"
+                                "bash run.sh; bash start\n",
+    "a script of several lines": 'echo -e "#!/bin/bash\\nset -e\\n'
+                                 f'{L} \\\\\\n  --tp 9" > run.sh; bash run.sh\n',
     "a text for a shell": f"bash <<< '{L} --tp 4'\n",
     "a variable for a shell": f"S='{L} --tp 4'\nbash <<< \"$S\"\n",
     "a command in a text": f"CMD='{L}'\nCMD=\"$CMD --tp 2\"\nCMD+=' --port 1'\neval \"$CMD\"\n",
@@ -122,3 +127,8 @@ def test_a_line_that_only_seems_to_go_on(tmp_path: Path) -> None:
     (found,) = RUNNER.extract("a.md", page).launches
     words = [word.text for word in found.variants[0].words]
     assert words == ["--model-path", "m", "--tp", "2", "--port", "1"]
+
+
+def test_what_is_printed_is_not_run() -> None:
+    text = f'echo "Running {L} --tp 2" | tee log\necho "now: {L}" > run.log\necho "{L}" >&2\n'
+    assert RUNNER.extract("a.sh", text).launches == []
