@@ -20,9 +20,14 @@ from ..terminal import Style, wants_color
 
 #: The value of --gpu that asks this machine's own driver.
 AUTO = "auto"
+GPU = o.Option(o.GPU.name, o.GPU.metavar, "machine to judge for; auto: the one of this host")
+FAIL_ON = o.Option(
+    o.FAIL_ON.name, o.FAIL_ON.metavar, "refuse findings from this severity on as well",
+    o.FAIL_ON.choices,
+)  # fmt: skip
 WARN_ONLY = o.Option("--warn-only", None, "start the command whatever is found")
 OPTIONS = (
-    o.GPU, o.CUDA, o.SGLANG, o.MATRIX, o.SELECT, o.IGNORE, o.FAIL_ON, o.LINT_CONFIG, o.COLOR,
+    GPU, o.CUDA, o.SGLANG, o.MATRIX, o.SELECT, o.IGNORE, FAIL_ON, o.LINT_CONFIG, o.COLOR,
     o.VERBOSE, WARN_ONLY,
 )  # fmt: skip
 USAGE = "attn-lint exec [OPTIONS] -- COMMAND…"
