@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -753,6 +754,17 @@ def test_the_flags_of_an_image_with_a_server_of_its_own_are_judged(
     assert done.returncode in (1, 2)  # 2 where there is no docker
     code, _, err = run(capsys, "docker", "run", "nginx", "--model-path", "x")
     assert code == 2 and "no SGLang server launch: docker" in err
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_quoted_command_runs_on_what_stands_around_it(
+    capsys: pytest.CaptureFixture[str], whole: bool
+) -> None:
+    words = [*PASTED[:7], "bash", "-c", " ".join(PASTED[7:])]
+    command = [shlex.join(words)] if whole else words
+    code, out, _ = run(capsys, "--gpu", "h100", "--output-format", "json", *command)
+    (finding,) = [one for one in strictly(out)["findings"] if one["code"] == "ATT105"]
+    assert (code, finding["severity"]) == (0, "info")
 
 
 def test_all_commands_know_what_a_pasted_command_runs_on(

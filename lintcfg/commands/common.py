@@ -245,11 +245,12 @@ def launch_environment(command: Command) -> dict[str, str]:
 def told_basis(given: o.Given, config: Config, command: Command) -> Basis:
     """What a launch on the command line is judged for: its own words come first, as in files."""
     context = None
+    words = (*command.around, *command.words)
     # Bare flags name no image and no scheduler, and most commands neither.
-    if command.name and any(":" in word or word.startswith("--gres") for word in command.words):
+    if command.name and any(":" in word or word.startswith("--gres") for word in words):
         from ..context import of_command
 
-        context = of_command(command.words)
+        context = of_command(words)
     options = Options(given.get(o.GPU), given.get(o.CUDA), given.get(o.SGLANG), given.get(o.MATRIX))
     known = basis(context, config, PathSettings(), options)
     if known.exact or "sglang" in known.own:

@@ -30,6 +30,7 @@ class Command:
         unknown: positions in `argv` of words that only a shell could fill in.
         problems: what the command itself gets wrong, before any flag is read.
         contained: an image's own entrypoint is the server, and may add arguments to these.
+        around: words that a quoted command stands behind.
     """
 
     argv: list[str]
@@ -42,6 +43,7 @@ class Command:
     unknown: frozenset[int] = frozenset()
     problems: tuple[ParseProblem, ...] = ()
     contained: bool = False
+    around: tuple[str, ...] = ()
 
 
 def strip_command(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...matrix.record import replaced
 from ..terminal import plain, shown
 from .command import Command, is_quoted, module_at
 from .pasted import segments, split_text, unmark
@@ -103,7 +104,8 @@ class Finder:
                 words[place - 1].startswith("-") and words[place - 1].endswith("c")
             ):  # fmt: skip
                 self._environment(words[first:place], env)
-                return self._split(words[place], env, nesting + 1)
+                inner = self._split(words[place], env, nesting + 1)
+                return replaced(inner, around=(*words[:place], *inner.around))
         contained = image_arguments(words[first:])
         if contained is not None:
             image, after = contained[0], first + contained[1]
