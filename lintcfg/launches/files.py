@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
@@ -30,6 +31,15 @@ _NAMES = {
 }  # fmt: skip
 #: Suffixes of templates; the one before them, or the head, tells what they make.
 _TEMPLATES = (".j2", ".jinja", ".jinja2", ".tmpl", ".gotmpl", ".tpl")
+#: A cell of a notebook that is a script, or goes to a file.
+_CELL_MAGIC = re.compile(
+    r"\s*(?:%%(?:bash|sh)\b|!bash|%%script[^\n]*\b(?:bash|sh)\b|%%(?:write)?file[ \t]+(?:-a[ \t]+)?"
+    r"(?P<file>[^\s]+))"
+)
+#: A line of a notebook that a shell gets, whatever happens to its output.
+_LINE_MAGIC = re.compile(
+    r"\s*(?:[\w., \[\]\"']+=\s*)?(?:%(?:time|timeit)\s+)?(?:!{1,2}|%(?:sx|system)\s+)"
+)
 #: A file with none of these has no launch in it.
 _MARKS = (
     b"sglang", b"SGLANG", b"SGLang", b"attention-backend", b"attention_backend", b"attn-lint:",
@@ -210,13 +220,16 @@ class _Reader:
             if given.text == "markdown" and worth:
                 self.markup(text, "markdown")
             elif given.text == "code":
-                magic = text.text.lstrip()
-                if magic.startswith(("%%bash", "%%sh", "%%script bash", "!bash")):
-                    begin = text.text.find("\n") + 1
-                    shell.find(text.slice(begin, len(text.text)), self.commands, self.out,
-                               "notebook", embedded=self.embedded, depth=1)  # fmt: skip
-                    continue
-                self.cell(text, python, shell)
+                begin = text.text.find("\n") + 1
+                rest = text.slice(begin, len(text.text))
+                magic = _CELL_MAGIC.match(text.text)
+                if magic is None:
+                    self.cell(text, python, shell)
+                elif magic["file"] is not None:
+                    self.embedded(rest, kind_of(magic["file"], rest.text.encode()[:200]) or "")
+                else:
+                    shell.find(rest, self.commands, self.out, "notebook", embedded=self.embedded,
+                               depth=1)  # fmt: skip
 
     def cell(self, text: Source, python: object, shell: object) -> None:
         """A cell of Python in which lines may begin with `!` or `%`."""
@@ -230,8 +243,9 @@ class _Reader:
         for piece in text.lines(breaks=True):
             line = piece.text
             bare = line.lstrip()
-            if continued or bare.startswith("!"):
-                lead = 0 if continued else len(line) - len(bare) + 1
+            command = _LINE_MAGIC.match(line)
+            if continued or command is not None:
+                lead = 0 if continued or command is None else command.end()
                 escaped.append(piece.slice(lead, len(line)))
                 continued = line.rstrip().endswith("\\")
                 kept.append(made("\n", piece.start))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from . import shell
+from . import python, shell
 from .command import Commands
 from .model import Extraction
 from .text import MASK, Source, capped, join
@@ -25,6 +25,8 @@ _MAKE_MOST = 5000
 _LONE_VARIABLE = re.compile(r"\$[({]([\w.-]+)[)}]")
 _JUST_SET = re.compile(r"^(?:export\s+)?([A-Za-z_][\w-]*)\s*:=\s*")
 _JUST_VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+#: A quote that is open for longer than this was not meant to be one.
+_MOST_LINES = 50
 _PERCENT = re.compile(r"%[A-Za-z]")
 
 
@@ -79,7 +81,7 @@ def _split(source: Source, commands: Commands) -> list[Source]:
 
 def find_env(source: Source, commands: Commands, out: Extraction) -> None:
     """Variables of an environment file whose names say that they hold SGLang's flags."""
-    for line in source.lines():
+    for line in _quoted_lines(source):
         text = line.text
         name, equals, _ = text.partition("=")
         bare = name.strip().removeprefix("export ").strip()
@@ -99,6 +101,21 @@ def find_env(source: Source, commands: Commands, out: Extraction) -> None:
                 commands.take(words, {}, out, "env")
             elif shell.is_flag_variable(bare):
                 commands.bare(words, {}, out, "env", wrapper=bare)
+
+
+def _quoted_lines(source: Source) -> Iterator[Source]:
+    """Lines, joined where a value in quotes goes on in the next ones."""
+    begun: list[Source] = []
+    for line in source.lines(breaks=True):
+        begun.append(line)
+        value = join(begun).text.partition("=")[2].strip()
+        quote = value[:1]
+        goes_on = quote in ("'", '"') and value.count(quote) - value.count(f"\\{quote}") == 1
+        if goes_on and len(begun) < _MOST_LINES:
+            continue
+        yield from [join(begun)] if not goes_on else begun
+        begun = []
+    yield from begun
 
 
 def find_make(source: Source, commands: Commands, out: Extraction) -> None:
@@ -380,7 +397,11 @@ def find_just(source: Source, commands: Commands, out: Extraction) -> None:
     def done() -> None:
         if recipe and any("sglang" in line.text for line in recipe):
             script = join([_expand_just(line, variables) for line in recipe])
-            shell.find(script, commands, out, "justfile", depth=1)
+            head = script.text.lstrip().split("\n", 1)[0]
+            if head.startswith("#!") and "python" in head:
+                python.find(script, commands, out, "justfile")
+            else:
+                shell.find(script, commands, out, "justfile", depth=1)
         recipe.clear()
 
     for line in source.lines(breaks=True):
