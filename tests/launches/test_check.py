@@ -422,6 +422,50 @@ def test_blanks_behind_the_backslash_of_an_instruction(
     assert argv[-4:] == ["--attention-backend", "fa3", "--page-size", "24"]
 
 
+def test_a_value_of_several_lines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A shell that reads the file takes a quoted value on to its closing quote."""
+    path = tmp_path / "a.env"
+    path.write_text(
+        'SGLANG_ARGS="--model-path a/b\n  --tp 2\n--page-size 16"\nNEXT=1\n'
+        "SGLANG_OTHER_ARGS='--tp 4 --page-size 64'\n"
+    )
+    for name, argv in zip(
+        ("SGLANG_ARGS", "SGLANG_OTHER_ARGS"), words_in(capsys, path), strict=True
+    ):
+        script = f'. ./a.env; printf "%s\\n" ${name}'
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert argv == done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["!{}", "!{} ?", "!!{}", "out = !{}", "a, b = !{}", "%sx {}", "%system {}", "x = %sx {}",
+     "%time !{}", "%%capture\n!{}", "if True:\n    !{}", "%%bash\n{}", "%%bash --bg\n{}",
+     "%%script --bg bash -e\n{}", "%%writefile run.sh\n{}", "%%file -a run.sh\n{}",
+     "%%writefile run.py\nimport os\nos.system('{}')", "get_ipython().system('{}')"],
+)  # fmt: skip
+def test_how_a_notebook_runs_commands(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, cell: str
+) -> None:
+    """The ways that IPython documents under "System shell access" and "Built-in magic commands"."""
+    source = cell.format("sglang serve --model-path a/b --tp 2").splitlines(keepends=True)
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": source}]}))
+    (argv,) = words_in(capsys, path)
+    assert argv[:4] == ["--model-path", "a/b", "--tp", "2"]
+
+
+def test_a_recipe_in_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "justfile"
+    path.write_text(
+        "serve:\n    #!/usr/bin/env python3\n    import subprocess\n"
+        '    subprocess.run(["sglang", "serve", "--model-path", "a/b", "--tp", "2"])\n'
+    )
+    assert words_in(capsys, path) == [["--model-path", "a/b", "--tp", "2"]]
+
+
 @pytest.mark.parametrize("option", ["-m ", "-m", "-um ", "-um", "-u -B -m", "-IBm"])
 @pytest.mark.parametrize(
     "module",
