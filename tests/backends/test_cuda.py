@@ -23,6 +23,9 @@ from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import CAPABILITIES, create_backend  # noqa: E402
 from attn_lint.backends.verify.scenario import Lengths, Scenario, changed, draw  # noqa: E402
 
+# Kernel libraries warn of one another: FlashInfer calls what CuTe DSL has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
 HERE = capability_of(torch.device("cuda"))
 MHA = Request(device="cuda", capability=HERE, q_heads=8, kv_heads=2)
 MLA = replace(

@@ -237,6 +237,26 @@ def _flashmla(work: Workload) -> Call:
     return call
 
 
+def _fa4(work: Workload) -> Call:
+    from flash_attn.cute.interface import flash_attn_varlen_func
+
+    _, _, _, table = _pages(work)
+    keys, values = _paged(work)
+    layer = work.layer
+    lens = torch.tensor([0, *work.batch.query_lens_cpu], dtype=torch.int32)
+    bounds = lens.cumsum(0).to("cuda", torch.int32)
+    queries, longest = int(lens.max()), work.batch.max_kv_len
+
+    def call() -> object:
+        return flash_attn_varlen_func(
+            work.q, keys, values, cu_seqlens_q=bounds, seqused_k=work.batch.seq_lens,
+            max_seqlen_q=queries, max_seqlen_k=longest, page_table=table,
+            softmax_scale=layer.scaling, causal=True,
+        )  # fmt: skip
+
+    return call
+
+
 _CALLS: dict[tuple[str, str, str], Callable[[Workload], Call]] = {
     ("flashinfer", "mha", "decode"): _fa2_decode,
     ("flashinfer", "mha", "extend"): _prefill("fa2"),
@@ -245,6 +265,8 @@ _CALLS: dict[tuple[str, str, str], Callable[[Workload], Call]] = {
     ("fa3", "mha", "decode"): _prefill("fa3"),
     ("fa3", "mha", "extend"): _prefill("fa3"),
     ("fa3", "mla", "decode"): _mla("fa3"),
+    ("fa4", "mha", "decode"): _fa4,
+    ("fa4", "mha", "extend"): _fa4,
     ("trtllm_mha", "mha", "decode"): _xqa_decode,
     ("trtllm_mha", "mha", "extend"): _prefill("fa2"),
     ("flashmla", "mla", "decode"): _flashmla,
