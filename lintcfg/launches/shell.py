@@ -7,7 +7,7 @@ run could tell becomes a hole in the word that it stands in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -87,9 +87,10 @@ def find(
     environment: Mapping[str, Source] | None = None,
     context: Context | None = None,
     embedded: Embedded | None = None,
+    arguments: Sequence[Source] | None = None,
     depth: int = 0,
 ) -> None:
-    """Find the launches of a script."""
+    """Find the launches of a script, which `arguments` are given to where they are known."""
     if depth > _MAX_DEPTH:
         if any(mark in source.text for mark in _MARKS):
             out.cut(source.start)
@@ -97,7 +98,8 @@ def find(
     if not source.text.strip():
         return
     state = State({name: Value((value,), exported=True) for name, value in
-                   (environment or {}).items()})  # fmt: skip
+                   (environment or {}).items()},
+                  tuple(arguments) if arguments is not None else None)  # fmt: skip
     Shell(source, commands, out, kind, context, embedded, depth).run([state])
 
 
@@ -643,7 +645,8 @@ class Shell:
             if before in ("-m", "--message", "-n", "--name", "--comment", "--title"):
                 continue
             variables = _container_environment(words[:place])
-            self.nested(word, {**environment, **variables}, state, context)
+            given = words[place + 2 :] if before.startswith("-") and before.endswith("c") else []
+            self.nested(word, {**environment, **variables}, state, context, given)
             taken = True
         # ssh joins its words to one line.
         if not taken and name == "ssh" and len(words) > 3:
@@ -655,8 +658,9 @@ class Shell:
         environment: dict[str, Source],
         state: State,
         context: Context | None = None,
+        arguments: Sequence[Source] = (),
     ) -> None:
-        """A script inside a word."""
+        """A script inside a word, with the arguments that are given to it, if there are any."""
         shell = Shell(
             source, self.commands, self.out, self.kind, context or self._context(),
             self.embedded, self.depth + 1,
@@ -665,7 +669,7 @@ class Shell:
             self.out.cut(source.start)
             return
         shell.consumed = self.consumed
-        inner = State(dict(state.variables))
+        inner = State(dict(state.variables), tuple(arguments) or None)
         for name, value in environment.items():
             inner.variables[name] = Value((value,), exported=True)
         shell.run([inner], leftovers=False)

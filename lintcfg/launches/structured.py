@@ -40,7 +40,7 @@ _ENGINE_KEYS = ("engine", "backend", "runtime", "framework", "inference_engine",
                 "modelEngine", "backendName", "engineType", "inferenceEngine")  # fmt: skip
 _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt", "lmdeploy", "tgi", "llamacpp", "llama.cpp")
 _VARIABLE = re.compile(
-    r"\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_][\w.]*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)|\$\{[^}]*\}"
+    r"\$\$|\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_][\w.]*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)|\$\{[^}]*\}"
 )
 #: Roles that a mapping of flags may be split into.
 _ROLES = frozenset(
@@ -347,7 +347,7 @@ class Structured:
         """`sh -c SCRIPT NAME ARGS…`."""
         shell.find(
             shell.prepared(source), self.commands, self.out, self.kind, environment=environment,
-            context=context, embedded=self.embedded, depth=1,
+            context=context, embedded=self.embedded, arguments=arguments[1:] or None, depth=1,
         )  # fmt: skip
 
     # ------------------------------------------------------------ blocks of flags
@@ -500,6 +500,10 @@ class Structured:
         for match in _VARIABLE.finditer(word.text):
             name = match.group(1) or match.group(2) or match.group(4) or ""
             parts.append(word.slice(position, match.start()))
+            position = match.end()
+            if match.group() == "$$":  # stands for one
+                parts.append(word.slice(match.start(), match.start() + 1))
+                continue
             known = environment.get(name) or (
                 self.settings_of_file.get(name) if "." in name else None
             )
@@ -511,7 +515,6 @@ class Structured:
                 parts.append(word.slice(match.start(3), match.end(3)))
             else:
                 parts.append(word.slice(match.start(), match.end()).opened())
-            position = match.end()
         parts.append(word.slice(position, len(word.text)))
         whole = join([part for part in parts if part.text] or [word])
         return whole.opened() if "{{" in whole.text and not whole.holes else whole

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +115,32 @@ def test_a_list_of_commands_beside_a_command(
     guarded(dispatch, ["launches", "--isolated", "--output-format", "json", str(path)])
     found = [one["argv"] for one in json.loads(capsys.readouterr().out)]
     assert found == [one.split()[3:] for one in (ONE, TWO, THREE)]
+
+
+def test_arguments_of_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`bash -c SCRIPT NAME ARGUMENTS…`, and a dollar that Kubernetes is to leave alone."""
+    script = f'exec {SERVER} --model-path a/b "$@"'
+    words = ["bash", "-c", script, "server", "--tp-size", "2", "--served-model-name", "$$(TP)"]
+    pod = {
+        "apiVersion": "v1", "kind": "Pod",
+        "spec": {"containers": [
+            {"name": "a", "env": [{"name": "TP", "value": "8"}], "command": words[:4],
+             "args": words[4:]},
+        ]},
+    }  # fmt: skip
+    stub = tmp_path / "python3"
+    stub.write_text('#!/bin/bash\nshift 2; printf "%s\\n" "$@"\n')
+    stub.chmod(0o755)
+    # What Kubernetes runs: two dollars are one (its documentation of `args`).
+    given = [word.replace("$$", "$") for word in words]
+    done = subprocess.run(
+        given, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(pod, sort_keys=False))
+    (tmp_path / "a.sh").write_text(shlex.join(given) + "\n")
+    for name in ("pod.yaml", "a.sh"):
+        path = str(tmp_path / name)
+        guarded(dispatch, ["launches", "--isolated", "--output-format", "json", path])
+        (one,) = json.loads(capsys.readouterr().out)
+        assert one["argv"] == done.stdout.splitlines()
