@@ -38,6 +38,8 @@ class Claim:
     claimed: str
     status: str
     text: str
+    #: Device, date and versions of the runs that the text rests on.
+    machines: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -63,9 +65,10 @@ def claims(
         claimed = row.get(feature)
         if claimed is None or claimed["support"] == "untested":
             continue
-        status, text = _judge(bundled, drivers, family, cell, row, claimed)
+        status, text, runs = _judge(bundled, drivers, family, cell, row, claimed)
         title = titles.get(feature) or FRAME[feature]
-        yield Claim(backend, family, feature, title, _said(claimed), status, text)
+        machines = tuple(dict.fromkeys(machine_of(run) for run in runs))
+        yield Claim(backend, family, feature, title, _said(claimed), status, text, machines)
 
 
 def _said(cell: Mapping[str, Any]) -> str:
@@ -83,27 +86,29 @@ def _judge(
     cell: str,
     row: Mapping[str, Mapping[str, Any]],
     claimed: Mapping[str, Any],
-) -> tuple[str, str]:
+) -> tuple[str, str, list[Json]]:
     """A status and what it rests on, over all bundled backends of these kernels."""
     if not drivers:
-        return NOT_TESTABLE, "no bundled backend drives these kernels"
+        return NOT_TESTABLE, "no bundled backend drives these kernels", []
     runs = {*row["prefill_gpus"].get("runs", ()), *row["decode_gpus"].get("runs", ())}
     found: list[tuple[str, str]] = []
+    runs_seen: list[Json] = []
     for driver in drivers:
         for architecture, cells in bundled["rows"].get(driver, {}).get(family, {}).items():
             name = ENGINE_NAMES.get(architecture, architecture)
             if name not in runs or isinstance(cells, str) or cell not in cells:
                 continue
             tested = _tested(bundled, driver, family, architecture, cell, cells[cell])
-            found.append(_one(driver, architecture, claimed, cells[cell], *tested))
+            found.append(_one(driver, architecture, claimed, *tested))
+            runs_seen += tested[1]
     if not found:
-        return NOT_TESTABLE, "no evidence from an architecture that the row runs on"
+        return NOT_TESTABLE, "no evidence from an architecture that the row runs on", []
     for status in (CONTRADICTED, CONFIRMED, IN_PART, BEYOND):
         texts = [text for kind, text in found if kind == status]
         if texts:
             others = [text for kind, text in found if kind != status]
-            return status, "; ".join([*texts, *others])
-    return NOT_TESTABLE, "; ".join(text for _, text in found)
+            return status, "; ".join([*texts, *others]), runs_seen
+    return NOT_TESTABLE, "; ".join(text for _, text in found), runs_seen
 
 
 def _tested(
@@ -135,7 +140,6 @@ def _one(
     driver: str,
     architecture: str,
     claimed: Mapping[str, Any],
-    cell: Json,
     probes: Mapping[str, Sequence[Json]],
     runs: Sequence[Json],
 ) -> tuple[str, str]:
@@ -173,13 +177,13 @@ def _asked_for(
 
 
 def proven(probes: Mapping[str, Sequence[Json]], names: Sequence[str], runs: Sequence[Json]) -> str:
-    """Probes, error, device, versions and date behind what was right, in words."""
+    """Probes, error, device and date behind what was right, in words."""
     errors = [(s["error"], s["tolerance"]) for n in names for s in probes[n] if "error" in s]
     parts = [f"{len(names)} probe{'s' if len(names) != 1 else ''}"]
     if errors:
         worst, allowed = max(errors, key=lambda pair: pair[0] / pair[1])
         parts.append(f"error {worst:.1e} of {allowed:g} allowed")
-    parts += list(dict.fromkeys(machine_of(run) for run in runs))
+    parts += list(dict.fromkeys(f"{r['machine']['device']}, {r['date'][:10]}" for r in runs))
     return ", ".join(parts)
 
 

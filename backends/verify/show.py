@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -254,6 +254,11 @@ def _details(
     if all(cell["support"] == "untested" for cell in row.cells.values()):
         yield "  untested: there is no evidence from this architecture"
         return
+    files = dict.fromkeys(cell.get("probe") for cell in row.cells.values())
+    runs = [run for file in files for run in evidence_runs(bundled, file, row.architecture)]
+    yield from machine_lines(
+        machine_of(run) for run in runs if row.family in run["backends"].get(row.backend, {})
+    )
     for name, cell in row.cells.items():
         yield f"  {MARKS[cell['support']]} {name}: {cells[name]['title']}"
         carried = [f"carried: {cell['when']}"] if cell.get("when") else []
@@ -289,5 +294,15 @@ def claim_lines(found: Sequence[Any]) -> Iterator[str]:
         yield from textwrap.wrap(
             f"{claim.status.ljust(width)}  {claim.title}: {claim.claimed}; {claim.text}",
             110, initial_indent="  ", subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False, break_long_words=False,
+        )  # fmt: skip
+    yield from machine_lines(machine for claim in found for machine in claim.machines)
+
+
+def machine_lines(machines: Iterable[str]) -> Iterator[str]:
+    """Once, and not with every cell: what runs were made on."""
+    for machine in dict.fromkeys(machines):
+        yield from textwrap.wrap(
+            f"Run on {machine}", 110, initial_indent="  ", subsequent_indent=" " * 4,
             break_on_hyphens=False, break_long_words=False,
         )  # fmt: skip

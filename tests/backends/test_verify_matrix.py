@@ -771,3 +771,9 @@ def test_claims_are_held_against_runs_and_never_contradicted_by_a_refusal(
     assert "contradicted" not in statuses.values()
     assert statuses["kv_bf16"] == "confirmed"
     assert statuses["cuda_graph"] == "not testable here"
+    machines = {machine for claim in claims for machine in claim["machines"]}
+    assert guarded(dispatch, ["matrix", "show", "--backend", "torch_native"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert machines
+    for machine in machines:  # once for each family, and not with every claim
+        assert text.count(f"Run on {machine}") == len({claim["family"] for claim in claims})
