@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from ..registry import CAPABILITIES, capabilities_of, missing_packages
 from . import check, machine, record, report, resume
 from .claims import machine_of
 from .errors import VerifyError
-from .pool import Settings, TaskKey, run_all
+from .pool import Settings, Stopped, TaskKey, run_all
 from .probes import Catalogue, Task, catalogue, plan
 from .rows import rows_of, write_rows
 
@@ -61,7 +64,7 @@ def run(asked: Asked) -> int:
     _must_be_writable(asked.output_file)
     here = _here(asked.device)
     others, earlier = resume.found(asked.resume, here, found.digest)
-    made = _run(asked, found, names, cells, here, earlier)
+    made, stopped = _run(asked, found, names, cells, here, earlier)
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
@@ -81,6 +84,8 @@ def run(asked: Asked) -> int:
             _say_checked(differences, check.notes(made, release))
     if unwritten is not None:
         raise unwritten
+    if stopped:
+        raise KeyboardInterrupt
     return EXIT_FINDINGS if problems else EXIT_CLEAN
 
 
@@ -240,8 +245,13 @@ def _run(
     cells: tuple[str, ...] | None,
     here: machine.Here,
     earlier: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """Run the backends that can run here and give the evidence, with that of an earlier run."""
+) -> tuple[dict[str, Any], bool]:
+    """Run the backends that can run here: the evidence, with that of an earlier run, and whether
+    someone stopped it.
+
+    Raises:
+        KeyboardInterrupt: someone did before there was any evidence.
+    """
     able, not_run = _able(names, here)
     if not able:
         why = "; ".join(f"{name}: {text}" for name, text in not_run.items())
@@ -261,14 +271,40 @@ def _run(
     had = {} if earlier is None else resume.had(earlier, seeds)
     progress = _Progress(len(tasks))
     settings = Settings(seeds, jobs, asked.timeout, deadline, gpus=here.gpus)
-    results = run_all(tasks, settings, every, progress, had)
+    stopped = False
+    try:
+        with _ended_like_an_interrupt():
+            results = run_all(tasks, settings, every, progress, had)
+    except Stopped as stop:
+        stopped, results = True, stop.results
     progress.done()
+    if not results and stopped:
+        raise KeyboardInterrupt
     known = len({result.task.key for result in results} | set(had))
-    if known < len(tasks):
+    if known < len(tasks) or stopped:
+        why = "stopped" if stopped else "the budget is spent"
         left_out = f"{len(tasks) - known} of {len(tasks)} probes are left out"
-        print(f"note: the budget is spent: {left_out}", file=sys.stderr)
+        further = f"; --resume {asked.output_file} goes on" if asked.output_file else ""
+        print(f"note: {why}: {left_out}{further}", file=sys.stderr)
     made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
-    return made if earlier is None else resume.joined(earlier, made)
+    return made if earlier is None else resume.joined(earlier, made), stopped
+
+
+@contextmanager
+def _ended_like_an_interrupt() -> Iterator[None]:
+    """Schedulers end a job with SIGTERM: what is finished is kept then too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Progress:

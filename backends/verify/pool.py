@@ -35,6 +35,14 @@ class Result:
     outcomes: list[tuple[int, Outcome]] = field(default_factory=list)
 
 
+class Stopped(Exception):
+    """Someone ended the run; `results` is what was finished."""
+
+    def __init__(self, results: list[Result]) -> None:
+        super().__init__("stopped")
+        self.results = results
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How tasks are run."""
@@ -58,6 +66,7 @@ class Worker:
             gpu = settings.gpus[number % len(settings.gpus)]
             self._environment["CUDA_VISIBLE_DEVICES"] = gpu
         self._process: subprocess.Popen[str] | None = None
+        self.stopped = False
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed in finish
 
     def run(
@@ -71,12 +80,20 @@ class Worker:
             problem = self._send(job)
         for seed in seeds:
             outcome = problem or self._outcome()
+            if self.stopped:  # what it died of is we
+                break
             outcomes.append((seed, outcome))
             if outcome.kind in BAD:
                 # What is left of the job is of no interest, and it may be stuck.
                 self.close()
                 break
         return outcomes
+
+    def stop(self) -> None:
+        """End the process, from another thread; what it was at has no outcome."""
+        self.stopped = True
+        if self._process is not None:
+            self._process.kill()
 
     def close(self) -> None:
         """End the process."""
@@ -113,7 +130,11 @@ class Worker:
             env=environment,
             text=True,
             bufsize=1,
+            # Keys that interrupt go to us, and we decide what comes of the process.
+            start_new_session=True,
         )
+        if self.stopped:
+            self._process.kill()
         line, problem = self._line(START_LIMIT)
         return problem if line is None else None
 
@@ -180,6 +201,9 @@ def run_all(
 
     `had` says of how many seeds of a task an earlier evidence tells. With a deadline every task
     runs one seed before any runs a second; what the deadline left out has no result.
+
+    Raises:
+        Stopped: someone interrupted; it has the results until then.
     """
     pieces = [
         Piece(task, settings.seeds[:REFUSAL_SEEDS] if task.refusals else settings.seeds,
@@ -188,13 +212,12 @@ def run_all(
     ]  # fmt: skip
     in_time = settings.deadline is not None
     left = [piece for piece in pieces if piece.until(len(piece.seeds))]
-    board = Board(
-        groups_of(left, by_weight=not in_time), ends_of(len(settings.seeds), in_steps=in_time)
-    )
+    groups = groups_of(left, by_weight=not in_time)
+    board = Board(groups, ends_of(len(settings.seeds), in_steps=in_time))
     failures: list[BaseException] = []
+    workers = [Worker(settings, process) for process in range(min(settings.jobs, len(groups)))]
 
-    def work(process: int) -> None:
-        worker = Worker(settings, process)
+    def work(process: int, worker: Worker) -> None:
         try:
             while (turn := board.take(process)) is not None:
                 for piece in turn.pieces:
@@ -202,7 +225,7 @@ def run_all(
                         board.close()
                         break
                     seeds = piece.until(turn.end)
-                    if seeds:
+                    if seeds and not worker.stopped:
                         others = [name for name in partners if name != piece.task.backend]
                         piece.outcomes += worker.run(piece.task, seeds, others)
                         told(piece.task, len(seeds))
@@ -213,12 +236,23 @@ def run_all(
         finally:
             worker.finish()
 
-    jobs = min(settings.jobs, len({(p.task.backend, p.task.probe.cell) for p in left}))
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(jobs)]
+    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(workers)]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    stopped = False
+    try:
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        stopped = True
+        board.close()
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join()
+    results = [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]
+    if stopped:
+        raise Stopped(results)
     if failures:
         raise failures[0]
-    return [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]
+    return results

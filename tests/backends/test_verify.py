@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -254,3 +256,35 @@ def test_what_went_wrong_before_is_run_anew() -> None:
     assert resume.had(wrong, range(20)) == {}
     right = {"call": "c", "right": 20, "error": 0.01, "tolerance": 0.1}
     assert resume.joined(wrong, run_with(right))["backends"]["b"]["mha"]["decode"]["p"] == right
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_run_that_is_ended_keeps_what_is_finished(number: signal.Signals, tmp_path: Path) -> None:
+    """As a person at a terminal and a scheduler do it; a process that it killed is no crash."""
+    from attn_lint.matrix import evidence
+
+    path = tmp_path / "e.json"
+    words = ["--backend", "torch_native", "--device", "cpu", "--jobs", "1", "--seeds", "500"]
+    command = [sys.executable, "-m", "attn_lint.lintcfg", "verify", *words, "--budget", "300"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [*command, "--output-file", str(path)], env=environment, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    ) as ran:  # fmt: skip
+        with pytest.raises(subprocess.TimeoutExpired):
+            ran.wait(25)
+        ran.send_signal(number)
+        _, said = ran.communicate(timeout=60)
+    assert ran.returncode == 130
+    assert "note: stopped: " in said and f"--resume {path} goes on" in said
+    (run_,) = evidence.read(path)
+    kinds = {
+        kind
+        for families in run_["backends"].values()
+        for cells in families.values()
+        for probes in cells.values()
+        for probe in probes.values()
+        for kind in ("right", "refused", "wrong", "crashed")
+        if kind in probe
+    }
+    assert "right" in kinds and kinds <= {"right", "refused"}
