@@ -22,9 +22,6 @@ REFUSED = [
      "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
     ("b200", V4, f"--attention-backend dsv4 {TREE}", "resolve",
      "srt/arg_groups/deepseek_v4_hook.py apply_deepseek_v4_defaults"),
-    # The backend reads the topk with and without speculation.
-    ("h200", V4, "--speculative-eagle-topk 4", "factory",
-     "srt/layers/attention/deepseek_v4_backend.py DeepseekV4AttnBackend.__init__"),
     ("b200", "meta-llama/Llama-3.1-8B-Instruct", "--attention-backend dsv4", "factory",
      "srt/layers/attention/deepseek_v4_backend.py DeepseekV4AttnBackend.__init__"),
     ("mi300x", "Qwen/Qwen3-8B", f"--attention-backend aiter --page-size 16 {TREE}", "resolve",
@@ -55,6 +52,18 @@ def test_a_refusal_names_the_stage_and_the_function(
 @pytest.mark.parametrize(("gpu", "model", "flags"), STARTS)
 def test_launches_that_start(gpu: str, model: str, flags: str) -> None:
     assert judged(gpu, model, flags).startup == "starts"
+
+
+@pytest.mark.parametrize("gpu", ["h200", "mi300x"])
+def test_what_a_backend_checks_after_its_cache_is_no_refusal(gpu: str) -> None:
+    """No judge here has a cache to build it on: SGLang's flags pass, and the backend then stops.
+
+    The topk is read with and without speculation.
+    """
+    judgement = judged(gpu, V4, "--speculative-eagle-topk 4")
+    assert (judgement.startup, judgement.then(judgement.findings)) == ("starts", "fails")
+    (finding,) = [finding for finding in judgement.findings if finding.code == "ATT401"]
+    assert finding.message.endswith("SGLang stops when it builds the backend.")
 
 
 def test_a_flag_that_is_refused_is_not_said_to_have_no_effect() -> None:

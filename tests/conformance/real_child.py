@@ -77,8 +77,7 @@ TRUSTED_GUARDS = (
     "backend requires CUDA", "supports KDA only, not GDN", "Unsupported GDN", "Unsupported KDA",
     "requires Intel XPU", "Lightning (seg_la)", "does not support multi-item scoring", "GDN", "KDA",
     "Helion package", "encoder-decoder models", "requires SM9", "requires SM10", "head_dim == ",
-    "Aiter MLA supports num_head", "DSV4 MQA head_dim", "the system hardcodes page_size",
-    "MTP Topk > 1 not supported",
+    "Aiter MLA supports num_head", "DSV4 MQA head_dim",
 )  # fmt: skip
 
 
@@ -102,17 +101,6 @@ class Runner(Nothing):
 
     def __getitem__(self, key: Any) -> Any:
         return Runner()
-
-
-class Pool(Runner):
-    """A cache that passes for the class that its backend asks for."""
-
-    def __init__(self, kind: type | None) -> None:
-        self._kind = kind
-
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        return self._kind or Pool
 
 
 class Judge:
@@ -290,7 +278,7 @@ class Judge:
         requests = Runner()
         requests.mamba_pool, requests.size = mamba, 32
         requests.req_to_token = torch.empty((33, 4096), dtype=torch.int32, device="meta")
-        pool = Pool(self._pool_class(prefill, decode))
+        pool = Runner()
         pool.swa_page_size, pool.present_ratios, pool.page_size = 256, (4, 128), view.page_size
         runner = Runner()
         settings = {
@@ -312,15 +300,6 @@ class Judge:
         for name, value in settings.items():
             setattr(runner, name, value)
         return runner
-
-    @staticmethod
-    def _pool_class(*backends: str | None) -> type | None:
-        """The class of cache that a backend checks for before it checks anything else."""
-        if "dsv4" not in backends:
-            return None
-        module = importlib.import_module("sglang.srt.mem_cache.deepseek_v4_memory_pool")
-        found: type = module.DeepSeekV4TokenToKVPool
-        return found
 
     def _construct(self, arguments: Any, answer: dict[str, Any]) -> None:
         """Build target, draft and vision backends; the first real refusal ends it."""
