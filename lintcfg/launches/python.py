@@ -131,6 +131,8 @@ class _Module:
         self.out = out
         self.kind = kind
         self.lines = Lines(source.text)
+        #: Lines that were asked for, with the character at each of their bytes.
+        self._columns: dict[int, list[int] | None] = {}
         self.modules: set[str] = shared.setdefault("modules", set())
         self.names: dict[str, str] = shared.setdefault("names", {})
         self.scope: _Scope = shared.setdefault("scope", _Scope())
@@ -150,11 +152,10 @@ class _Module:
 
     def offset(self, line: int, column: int) -> int:
         """Character offset of a line and a column in UTF-8 bytes."""
-        start = self.lines.starts[line - 1]
-        text = self.lines.line(line)
-        if text.isascii():
-            return start + column
-        return start + len(text.encode("utf-8", "replace")[:column].decode("utf-8", "ignore"))
+        if line not in self._columns:
+            self._columns[line] = _columns(self.lines.line(line))
+        columns = self._columns[line]
+        return self.lines.starts[line - 1] + (column if columns is None else columns[column])
 
     def piece(self, node: ast.AST) -> Source:
         """Text of a node."""
@@ -928,6 +929,16 @@ class _Module:
         if isinstance(node, ast.Call) and _called(node.func) == "dict":
             return pairs + self.keywords(node.keywords, scope)
         return None
+
+
+def _columns(text: str) -> list[int] | None:
+    """The character at each byte of a line's UTF-8, and the end; None where they are the same."""
+    if text.isascii():
+        return None
+    columns = []
+    for number, character in enumerate(text):
+        columns += [number] * len(character.encode("utf-8", "replace"))
+    return [*columns, len(text)]
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

@@ -960,9 +960,9 @@ class Shell:
         holes = [
             (number, number + 1)
             for number, character in enumerate(source.text)
-            if character == MASK
+            if character == MASK and not source.in_hole(number)
         ]
-        return replace(source, holes=(*source.holes, *holes))
+        return replace(source, holes=tuple(sorted((*source.holes, *holes))))
 
     def variable(self, node: Any, state: State, *, quoted: bool) -> list[Source]:
         """What `$X`, `${X}`, `${X:-default}` or `${X[@]}` stands for here."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 #: Stands for template text while a format is parsed; as long as what it replaces.
 MASK = "\ue000"
@@ -22,7 +23,7 @@ class Source:
         text: the characters.
         starts: local offsets at which a run of characters begins that are neighbours in the file.
         places: the file offset of each run's first character.
-        holes: half-open ranges of the text that only a shell or a template could fill in.
+        holes: half-open ranges of the text that only a shell or a template could fill in, in order.
     """
 
     text: str
@@ -60,12 +61,17 @@ class Source:
                 break
             starts.append(self.starts[run] - start)
             places.append(self.places[run])
-        holes = tuple(
-            (max(left, start) - start, min(right, end) - start)
-            for left, right in self.holes
-            if right > start and left < end
-        )
-        return Source(self.text[start:end], tuple(starts), tuple(places), holes)
+        holes = []
+        for number in range(self._hole_from(start), len(self.holes)):
+            left, right = self.holes[number]
+            if left >= end:
+                break
+            holes.append((max(left, start) - start, min(right, end) - start))
+        return Source(self.text[start:end], tuple(starts), tuple(places), tuple(holes))
+
+    def _hole_from(self, position: int) -> int:
+        """Number of the first hole that ends behind a position."""
+        return bisect_right(self.holes, position, key=itemgetter(1)) if self.holes else 0
 
     def covers(self, place: int) -> bool:
         """Whether one of the characters stands at a place in the file."""
@@ -88,18 +94,20 @@ class Source:
         words = []
         position, count = 0, len(self.text)
         while position < count:
-            if self.text[position].isspace() and not self._in_hole(position):
+            if self.text[position].isspace() and not self.in_hole(position):
                 position += 1
                 continue
             end = position
-            while end < count and (not self.text[end].isspace() or self._in_hole(end)):
+            while end < count and (not self.text[end].isspace() or self.in_hole(end)):
                 end += 1
             words.append(self.slice(position, end))
             position = end
         return words
 
-    def _in_hole(self, position: int) -> bool:
-        return any(left <= position < right for left, right in self.holes)
+    def in_hole(self, position: int) -> bool:
+        """Whether a character is one that is not known."""
+        number = self._hole_from(position)
+        return number < len(self.holes) and self.holes[number][0] <= position
 
     def lines(self, *, breaks: bool = False) -> Iterator[Source]:
         """Lines, with their breaks if asked for.

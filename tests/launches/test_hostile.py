@@ -313,3 +313,23 @@ def test_mutilated_files_never_crash(path: Path, data: st.DataObject) -> None:
         for variant in found.variants:
             for word in variant.words:
                 assert all(0 <= place <= len(mutilated) for place in word.places)
+
+
+VAST = {
+    "a.json": '{"a": [' + '{"k": "v"},' * 100_000 + f'1], "command": "{LAUNCH}"}}',
+    "a.py": f"x = {{{', '.join(f'{n}: 1' for n in range(100_000))}}}\nrun('{LAUNCH}')\n",
+    "é.py": f"x = [{', '.join(repr('é') for _ in range(100_000))}]\nrun('{LAUNCH}')\n",
+    "a.toml": "".join(f'k{n} = "v"\n' for n in range(50_000)) + f"command = '{LAUNCH}'\n",
+    "a.sh": f"A=({'w ' * 100_000})\n{LAUNCH} ${{A[@]}}\n",
+    "b.sh": "cat <<EOF\n" + "$X sglang\n" * 20_000 + f"EOF\n{LAUNCH}\n",
+    "Makefile": "".join(f"V{n} = x\n" for n in range(50_000)) + f"all:\n\t{LAUNCH}\n",
+    "a.env": "A='x\n" * 50_000 + 'SGLANG_ARGS="--model-path m --tp 2"\n',
+}
+
+
+@pytest.mark.parametrize("name", VAST)
+def test_vast_lines_and_files(name: str) -> None:
+    """Work that grew with the square of what a file holds would take minutes here."""
+    begin = time.process_time()
+    assert RUNNER.extract(name, VAST[name]).launches
+    assert time.process_time() - begin < 60
