@@ -20,6 +20,14 @@ TALKERS = frozenset(
      "test", "[", "[[", "logger", "apt", "apt-get", "conda", "uv-pip", "chmod", "die", "log",
      "warn", "error", "info", "usage", "fail", "read", "export", "type", "trap"}
 )  # fmt: skip
+
+
+def talks(words: Sequence[str]) -> bool:
+    """Whether a command only talks about what follows it; `conda run` runs it."""
+    name = PurePosixPath(words[0]).name if words else ""
+    return name in TALKERS and not (name == "conda" and words[1:2] == ["run"])
+
+
 #: Programs that hand their arguments to SGLang's own parser, beside flags of their own.
 LAUNCHERS = {
     "dynamo.sglang": "dynamo",
@@ -81,9 +89,9 @@ class Commands:
         """Add the launch that words make up, if they do; returns whether they did."""
         if not words:
             return False
+        words = _without_repeats(words)
         texts = [word.text for word in words]
-        first = next((text for text in texts if "=" not in text or text.startswith("-")), "")
-        if PurePosixPath(first).name in TALKERS:
+        if talks([text for text in texts if "=" not in text or text.startswith("-")]):
             return False
         start, end = span or (words[0].start, words[-1].end)
         context = context or Context()
@@ -163,10 +171,13 @@ class Commands:
             out.skip(span[0], command.name, "the diffusion server, which has another parser")
             return False
         # Documentation leaves out what its readers know; a bare command in an image or a manifest
-        # gets its arguments from elsewhere, and so does one behind xargs.
-        partial = len(argv) < whole or kind in ("markdown", "rst") or "xargs" in texts or (
-            not argv and kind not in _SCRIPTS
-        )  # fmt: skip
+        # gets its arguments from elsewhere, and so does one that is repeated for each of a list.
+        partial = (
+            len(argv) < whole
+            or kind in ("markdown", "rst")
+            or not _REPEATERS.isdisjoint(texts)
+            or (not argv and kind not in _SCRIPTS)
+        )
         self._add(argv, merged, out, kind, span, context, partial=partial, command=command.name)
         return True
 
@@ -395,6 +406,8 @@ class Commands:
         )
 
 
+#: Programs that run a command again and again, with an item of a list put in or behind it.
+_REPEATERS = frozenset({"xargs", "parallel"})
 _TO_FILL = re.compile(r"\[[a-z][a-z_ -]+\]|[A-Z_]*PLACEHOLDER[A-Z_]*")
 _ADDRESS = ("--host", "--port")  # clients' settings have them too
 _PROGRAMS = frozenset(
@@ -432,6 +445,20 @@ def keyed(key: Source, value: Source | None, known: Callable[[str], bool]) -> li
     if not value.open and (text.lower() in ("false", "null", "~", "") or text == "None"):
         return []  # `none` is a value of some flags, `None` what a program calls nothing
     return [word, value]
+
+
+def _without_repeats(words: Sequence[Source]) -> Sequence[Source]:
+    """Words of a command that is run for each of a list: what stands for an item is not known."""
+    if _REPEATERS.isdisjoint(word.text for word in words):
+        return words
+    kept: list[Source] = []
+    for word in words:
+        if word.text.startswith(":::"):
+            return [*kept, word.opened()]  # the list itself
+        kept.append(word.opened() if "{" in word.text else word)
+    if kept == list(words):  # where none is put in, it stands at the end
+        kept.append(made("", words[-1].end, known=False))
+    return kept
 
 
 def _own_span(words: Sequence[Source], after: int, span: tuple[int, int]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ..context import Context
-from .command import TALKERS, Commands
+from .command import Commands, talks
 from .escapes import unescaped
 from .model import Extraction
 from .text import MASK, MOST_WORDS, Source, capped, join, made
@@ -629,7 +629,7 @@ class Shell:
     ) -> None:
         """Take words as a launch, or look into those that hold a command themselves."""
         name = PurePosixPath(words[0].text).name
-        if name in ("source", ".") or name in TALKERS:
+        if name in ("source", ".") or talks([word.text for word in words[:2]]):
             return
         if name == "eval":
             self.nested(join(words[1:], " "), environment, state)
@@ -778,6 +778,8 @@ class Shell:
             else self.expanded(body, body.start_byte, body.end_byte, state, "heredoc")
         )
         words = self.text(consumer).split() if consumer is not None else []
+        if words[:1] == [":"]:
+            return  # how scripts comment blocks out
         target = self.target(redirect) or (
             self.target(redirect.parent) if redirect.parent is not None else ""
         )

@@ -107,10 +107,28 @@ def test_what_bash_starts_is_read(name: str, tmp_path: Path) -> None:
         ), (argv, read)
 
 
-def test_words_of_xargs_are_none_that_are_missed(tmp_path: Path) -> None:
-    text = "cat models | xargs -n 1 python3 -m sglang.launch_server --tp 2 --model-path\n"
-    report = RUNNER.check_text("a.sh", text)
-    assert [one.finding.message for one in report.located if one.finding.code == "ATT107"] == []
+@pytest.mark.parametrize(
+    "line",
+    ["cat models | xargs -n 1 python3 -m sglang.launch_server --tp 2 --model-path",
+     "cat sizes | xargs -I {{}} {L} --tp {{}}", "parallel {L} --tp ::: 2 4",
+     "parallel -j 1 {L} --tp {{}} --port {{1}} :::: sizes"],
+)  # fmt: skip
+def test_items_of_lists_are_not_known(line: str) -> None:
+    report = RUNNER.check_text("a.sh", line.format(L=L) + "\n")
+    assert len(report.launches) == 1
+    assert [one.finding.message for one in report.located if one.finding.certain] == []
+
+
+def test_what_is_commented_out_by_a_document_is_not_run(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text(f": <<'NO'\n{L} --tp 2\nNO\n")
+    assert started(script, tmp_path) == []
+    assert RUNNER.extract("serve.sh", script.read_text()).launches == []
+
+
+def test_a_command_that_conda_runs() -> None:
+    (found,) = RUNNER.extract("a.sh", f"conda run -n e {L} --tp 2\nconda install sglang\n").launches
+    assert [word.text for word in found.variants[0].words][-2:] == ["--tp", "2"]
 
 
 def test_a_line_that_only_seems_to_go_on(tmp_path: Path) -> None:
