@@ -20,6 +20,9 @@ from .result import Edit, FileReport, Located
 #: Texts read again for one file at most, however many of its fixes fail, and characters of them.
 _ATTEMPTS = 400
 _CHARACTERS = 50_000_000
+#: The same where fixes are only counted, and the launches that are read again for that.
+_TRIALS = 64
+_TRIED = 4000
 #: Ways of writing one fix that are tried.
 _WAYS = 6
 #: The statement that a variable, an array or a key of that name is set by.
@@ -58,15 +61,16 @@ class _Plan:
 class Fixer:
     """Fixes the findings of files that `check` reads."""
 
-    def __init__(self, check: Check, *, unsafe: bool) -> None:
+    def __init__(self, check: Check, *, unsafe: bool, most: int = _ATTEMPTS) -> None:
         self.check = check
         self.unsafe = unsafe
+        self.most = most
         self.attempts = 0
 
     def fixed(self, report: FileReport) -> tuple[str, FileReport]:
         """The text of a file with its fixes made, and the report on it."""
         length = max(1, len(report.lines.text))
-        self.attempts = max(8, min(_ATTEMPTS, _CHARACTERS // length))
+        self.attempts = max(8, min(self.most, _CHARACTERS // length))
         refused: set[tuple[object, ...]] = set()
         seen = {report.lines.text}
         # A fix may lay bare another one, so this goes on until nothing is left to do.
@@ -186,7 +190,8 @@ def mark_fixable(report: FileReport, check: Check) -> None:
     for kind, unsafe in (("safe", False), ("unsafe", True)):
         if not open_ones or not (unsafe or any(one.is_safe for one in open_ones)):
             continue
-        _, after = Fixer(check, unsafe=unsafe).fixed(report)
+        most = min(_TRIALS, _TRIED // max(1, len(report.launches)))
+        _, after = Fixer(check, unsafe=unsafe, most=most).fixed(report)
         gone = {id(one) for one in _gone(report, after)}
         for one in open_ones:
             if id(one) in gone:

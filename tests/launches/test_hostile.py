@@ -333,3 +333,16 @@ def test_vast_lines_and_files(name: str) -> None:
     begin = time.process_time()
     assert RUNNER.extract(name, VAST[name]).launches
     assert time.process_time() - begin < 60
+
+
+def test_fixes_of_which_none_can_be_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report tries what it promises, and gives up where nothing holds."""
+    path = tmp_path / "a.sh"
+    lines = [f"{LAUNCH} --port {n} --nsa-decode-backend fa3 x y\n" for n in range(MANY // 20)]
+    path.write_text("".join(lines), encoding="utf-8")
+    begin = time.process_time()
+    assert guarded(dispatch, ["check", "--isolated", "--gpu", "h100", str(path)]) == 1
+    assert "fixable" not in capsys.readouterr().out
+    assert time.process_time() - begin < 30
