@@ -337,3 +337,17 @@ def test_the_table_takes_the_launch_that_suits_all_lengths() -> None:
     exec(source, made)
     assert (made["TUNED_SPLIT"], made["TUNED_EXTEND"]) == (split, extend)
     assert table.written(source, split, extend) == source
+
+
+@pytest.mark.parametrize("cap", [0.5, 50.0, 1e4, 1e6])
+@pytest.mark.parametrize("mode", ["decode", "extend"])
+def test_a_large_cap_costs_no_digits(mode: str, cap: float) -> None:
+    """All scores are small beside it, where a difference of exponentials would have few digits."""
+    request = Request(mode=mode, dtype="float32", kv_dtype="float32", logit_cap=True)
+    drawn = draw(request, 3, longest=40)
+    layer = replace(drawn.layer, logit_cap=cap)
+    runner = replace(drawn.runner, layers=[layer])
+    backend = create_backend("triton", runner)
+    backend.init_forward_metadata(drawn.batch)
+    out = backend.forward(drawn.q, drawn.k, drawn.v, layer, drawn.batch)
+    assert relative_error(out, attention(drawn.q, layer, drawn.batch)) < 2e-6
