@@ -16,6 +16,7 @@ from ..interface.base import AttentionBackend
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from ..library.kinds import scales_of
 from .capabilities import CAPABILITIES
 from .mask import QUERY_BLOCK, Kind, PagedMask, Pages, PoolGeometry, Shape, paged_mask
 
@@ -34,7 +35,8 @@ class FlexAttnBackend(AttentionBackend):
 
     A masked key has the weight 0, and 0 times a NaN is a NaN: values of slots in the same block
     that are no request's must be finite. Where they aren't they are set to 0 for the call and put
-    back after it; nothing that is finite changes at any time.
+    back after it; nothing that is finite changes at any time. For the same reason a NaN or an
+    infinity among the values of one request reaches the others of its batch, as NaN.
     """
 
     capabilities = CAPABILITIES
@@ -69,6 +71,7 @@ class FlexAttnBackend(AttentionBackend):
         # Heads of a group become queries of their key head: its keys are read once for all.
         query = q.view(shape.rows, shape.tokens, heads, -1, layer.head_dim).transpose(1, 2)
         keys, values = self.token_to_kv_pool.get_kv_buffer(layer.layer_id)
+        k_scale, v_scale = scales_of(layer, self.token_to_kv_pool)
         with _finite(values, mask.strangers):
             out, lse = _flex(self.compiled)(
                 query.reshape(shape.rows, heads, -1, layer.head_dim),
@@ -76,7 +79,7 @@ class FlexAttnBackend(AttentionBackend):
                 values.transpose(0, 1)[None],
                 mask.block_mask,
                 _cap(layer.logit_cap, self.device),
-                scale=layer.scaling * layer.k_scale,
+                scale=layer.scaling * k_scale,
                 with_lse=sinks is not None,
                 options=_options(query.shape, layer, q.element_size(), mask),
             )
@@ -84,8 +87,6 @@ class FlexAttnBackend(AttentionBackend):
             # The sink is one more term of the softmax's sum: exp(lse) of exp(lse) + exp(sink).
             sink = sinks.view(heads, 1, -1).expand(-1, shape.tokens, -1).reshape(heads, -1)
             out = (out.float() * torch.sigmoid(lse.float() - sink)[..., None]).to(q.dtype)
-        # An MLA layer's values are a part of its keys, stored with their scale.
-        v_scale = layer.k_scale if layer.is_mla else layer.v_scale
         if v_scale != 1.0:
             out = out * v_scale
         out = out.view(shape.rows, heads, shape.tokens, -1, layer.v_head_dim).transpose(1, 2)

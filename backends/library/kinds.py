@@ -66,7 +66,10 @@ def stored_dtype(pool: KVPool) -> torch.dtype:
 
 
 def scales_of(layer: AttentionLayer, pool: KVPool) -> tuple[float, float]:
-    """What stored keys and values are multiplied by; 1 where the pool stores them as they are."""
+    """What stored keys and values are multiplied by; 1 where the pool stores them as they are.
+
+    The values of an MLA layer are a part of its keys, stored with their scale.
+    """
     if not pool.kv_cache_dtype.startswith("fp"):
         return 1.0, 1.0
     return layer.k_scale, (layer.k_scale if layer.is_mla else layer.v_scale)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from ..interface.base import AttentionBackend
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
+from ..library.kinds import scales_of
 from .capabilities import CAPABILITIES
 
 
@@ -32,6 +33,10 @@ class TorchNativeAttnBackend(AttentionBackend):
             # SDPA adds a bias in the queries' dtype, in which a sink of 20 is off by up to 6 % of
             # its weight; with sinks everything is done in the dtype that sinks have.
             dtype = q.dtype if sinks is None else sinks.dtype
+            if dtype is torch.float16 and scales_of(layer, self.token_to_kv_pool) != (1.0, 1.0):
+                dtype = (
+                    torch.float32
+                )  # what e5m2 holds, times its scale, may be more than fp16 does
             k, v = self.token_to_kv_pool.load(layer, slots, dtype)
             bias = self._bias(layer, batch, row, first, count, length, sinks)
             if sinks is not None:

@@ -11,6 +11,7 @@ from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
 from ..interface.runner import ModelRunner
+from ..library.kinds import scales_of
 from .attention import (
     Options,
     extend_attention,
@@ -171,7 +172,7 @@ class TritonAttnBackend(AttentionBackend):
             k,
             v,
             self.req_to_token_pool.req_to_token,
-            _options(layer),
+            self._options(layer),
             queries=spec.draft_token_num if spec else 1,
             tree=spec.tree_mask if spec else None,
             sinks=sinks,
@@ -203,20 +204,15 @@ class TritonAttnBackend(AttentionBackend):
             self.req_to_token_pool.req_to_token,
             batch.extend_start_loc,
             batch.extend_seq_lens,
-            _options(layer),
+            self._options(layer),
             causal=layer.is_causal,
             # A bidirectional layer sees past its multimodal blocks.
             kv_limit=batch.kv_limit if layer.is_causal else None,
             sinks=sinks,
         )
 
-
-def _options(layer: AttentionLayer) -> Options:
-    return Options(
-        layer.scaling,
-        layer.sliding_window_size,
-        layer.logit_cap,
-        layer.k_scale,
-        # The values of an MLA layer are stored with its keys.
-        layer.k_scale if layer.is_mla else layer.v_scale,
-    )
+    def _options(self, layer: AttentionLayer) -> Options:
+        k_scale, v_scale = scales_of(layer, self.token_to_kv_pool)
+        return Options(
+            layer.scaling, layer.sliding_window_size, layer.logit_cap, k_scale, v_scale
+        )  # fmt: skip

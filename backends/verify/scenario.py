@@ -113,9 +113,10 @@ def layer_for(request: Request, *, window: int = 37, layer_id: int = 0) -> Atten
         attn_type=AttentionType.DECODER if request.causal else AttentionType.ENCODER_ONLY,
         uses_sinks=request.sinks,
         kv_lora_rank=request.v_head_dim if request.family == "mla" else None,
-        # A scale other than 1 shows a kernel that forgets it.
-        k_scale=0.5 if request.kv_dtype.startswith("fp") else 1.0,
-        v_scale=0.75 if request.kv_dtype.startswith("fp") and request.family == "mha" else 1.0,
+        # A scale other than 1 shows a kernel that forgets it, or that minds it where it must not:
+        # with a cache of 16 or 32 bits it has no meaning.
+        k_scale=0.5,
+        v_scale=0.75 if request.family == "mha" else 1.0,
     )
 
 

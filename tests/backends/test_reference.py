@@ -10,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
+from attn_lint.backends import bundled  # noqa: E402, F401  # registers
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
 from attn_lint.backends.interface.layer import AttentionLayer  # noqa: E402
 from attn_lint.backends.interface.modes import AttentionType  # noqa: E402
 from attn_lint.backends.interface.pool import MHATokenToKVPool, ReqToTokenPool  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error, visible  # noqa: E402
+from attn_lint.backends.registry import create_backend  # noqa: E402
 
 from .support import MODES, SMALL, scenario  # noqa: E402
 
@@ -126,3 +128,19 @@ def test_the_error_of_an_answer() -> None:
     assert relative_error(torch.tensor([3.0, math.nan]), ref) == math.inf
     assert relative_error(torch.tensor([3.0, math.inf]), ref) == math.inf
     assert relative_error(ref[:0], ref[:0]) == 0.0
+
+
+def test_what_e5m2_holds_times_its_scale_may_be_more_than_float16_does() -> None:
+    """Attention is a mean: it is within float16 where values of either sign are not."""
+    request = replace(MODES["decode"], dtype="float16", kv_dtype="fp8_e5m2")
+    drawn = scenario(request, seed=2)
+    layer = replace(drawn.layer, v_scale=4.0, scaling=1e-3)
+    backend = create_backend("torch_native", replace(drawn.runner, layers=[layer]))
+    values = drawn.runner.token_to_kv_pool.get_kv_buffer(0)[1]
+    values.copy_(torch.where(torch.arange(len(values)) % 2 > 0, 4e4, -4e4)[:, None, None])
+    backend.init_forward_metadata(drawn.batch)
+    out = backend.forward(drawn.q, drawn.k, drawn.v, layer, drawn.batch)
+    ref = attention(drawn.q, layer, drawn.batch)
+    fits = ref.abs() < 6e4
+    assert fits.any()
+    assert relative_error(out.view(ref.shape)[fits], ref[fits]) < 4e-3
