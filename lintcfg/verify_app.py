@@ -102,7 +102,9 @@ def verify(
     resume: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--resume", metavar="FILE", help="Run only what this evidence lacks, and add to it."
+            "--resume",
+            metavar="FILE",
+            help="Run only what this evidence lacks, and add to it (or to --output-file).",
         ),
     ] = None,
     calls: Annotated[

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +61,21 @@ def run(asked: Asked) -> int:
     scope = check.Scope(names if asked.backends else None, cells)
     if asked.evidence:
         return _check_files(asked, release, found, scope)
+    if asked.resume is not None and asked.output_file is None:
+        asked = replace(asked, output_file=asked.resume)
     _must_be_writable(asked.output_file)
     here = _here(asked.device)
     others, earlier = resume.found(asked.resume, here, found.digest)
-    made, stopped = _run(asked, found, names, cells, here, earlier)
+    with _ended_like_an_interrupt():
+        made, stopped = _run(asked, found, names, cells, here, earlier)
+        # A disk that fills up meanwhile costs the file, not what is printed.
+        unwritten = _written(asked.output_file, [*others, made])
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
         differences = check.run_made(made, release, found, CAPABILITIES)
         differences += check.committed(release, found, CAPABILITIES, scope)
     problems = [*bad, *differences]
-    # A disk that fills up meanwhile costs the file, not what is printed.
-    unwritten = _written(asked.output_file, [*others, made])
     if asked.output_format == "json":
         if asked.output_file is None:
             sys.stdout.write(evidence.dump([*others, made]))
@@ -273,18 +276,19 @@ def _run(
     settings = Settings(seeds, jobs, asked.timeout, deadline, gpus=here.gpus)
     stopped = False
     try:
-        with _ended_like_an_interrupt():
-            results = run_all(tasks, settings, every, progress, had)
+        results = run_all(tasks, settings, every, progress, had)
     except Stopped as stop:
         stopped, results = True, stop.results
     progress.done()
     if not results and stopped:
         raise KeyboardInterrupt
-    known = len({result.task.key for result in results} | set(had))
+    known = len({task.key for task in tasks} & ({result.task.key for result in results} | set(had)))
     if known < len(tasks) or stopped:
         why = "stopped" if stopped else "the budget is spent"
         left_out = f"{len(tasks) - known} of {len(tasks)} probes are left out"
-        further = f"; --resume {asked.output_file} goes on" if asked.output_file else ""
+        kept = f"; --resume {asked.output_file} goes on"
+        lost = "; nothing is kept, for want of --output-file" if stopped else ""
+        further = kept if asked.output_file else lost
         print(f"note: {why}: {left_out}{further}", file=sys.stderr)
     made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
     return made if earlier is None else resume.joined(earlier, made), stopped
@@ -292,12 +296,13 @@ def _run(
 
 @contextmanager
 def _ended_like_an_interrupt() -> Iterator[None]:
-    """Schedulers end a job with SIGTERM: what is finished is kept then too."""
+    """Schedulers end a job with SIGTERM, some more than once: what is finished is kept then too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -215,6 +215,7 @@ def run_all(
     groups = groups_of(left, by_weight=not in_time)
     board = Board(groups, ends_of(len(settings.seeds), in_steps=in_time))
     failures: list[BaseException] = []
+    ended = threading.Semaphore(0)
     workers = [Worker(settings, process) for process in range(min(settings.jobs, len(groups)))]
 
     def work(process: int, worker: Worker) -> None:
@@ -235,21 +236,22 @@ def run_all(
             board.close()
         finally:
             worker.finish()
+            ended.release()
 
-    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(workers)]
-    for thread in threads:
-        thread.start()
+    for each in enumerate(workers):
+        threading.Thread(target=work, args=each, daemon=True).start()
+    # Not by joining the threads: a join that was interrupted takes its thread for ended.
+    running = len(workers)
     stopped = False
-    try:
-        for thread in threads:
-            thread.join()
-    except KeyboardInterrupt:
-        stopped = True
-        board.close()
-        for worker in workers:
-            worker.stop()
-        for thread in threads:
-            thread.join()
+    while running:
+        try:
+            ended.acquire()
+            running -= 1
+        except KeyboardInterrupt:
+            stopped = True
+            board.close()
+            for worker in workers:
+                worker.stop()
     results = [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]
     if stopped:
         raise Stopped(results)

@@ -33,9 +33,15 @@ def found(path: Path | None, here: Here, digest: str) -> tuple[list[Json], Json 
     if [] in differ:
         at = differ.index([])
         return runs[:at] + runs[at + 1 :], runs[at]
-    closest = min(differ, key=len, default=["machine"])
+    of = [
+        f"{name} {run[name]!r}, here {now[name]!r}" if isinstance(run[name], str) else name
+        for run, names in zip(runs, differ, strict=True)
+        if names == min(differ, key=len)
+        for name in names
+    ]
     raise VerifyError(
-        f"{path}: no run to go on from: {' and '.join(closest)} differ; leave --resume out"
+        f"{path}: no run in it is of what is here: other {' and '.join(dict.fromkeys(of))}; "
+        "without --resume, everything is run"
     )
 
 
@@ -43,11 +49,14 @@ def had(earlier: Json, seeds: Sequence[int]) -> dict[TaskKey, int]:
     """How many of the seeds each probe has run, in order; one that went wrong is run anew.
 
     Raises:
-        VerifyError: the earlier run began with another seed.
+        VerifyError: the earlier run began with another seed, or left some out.
     """
-    first = min(earlier["seeds"], default=seeds[0])
+    ran = earlier["seeds"]
+    first = min(ran, default=seeds[0])
     if first != seeds[0]:
         raise VerifyError(f"the run to go on from began with seed {first}: give --seed {first}")
+    if ran != list(range(first, first + len(ran))):
+        raise VerifyError("the run to go on from is put together of several: its seeds have gaps")
     return {
         key: probe.get(RIGHT, 0) + probe.get(REFUSED, 0)
         for key, probe in _probes(earlier)
@@ -66,7 +75,9 @@ def joined(earlier: Json, made: Json) -> Json:
             again = before is None or _to_be_run_anew(before)
             probes[name] = probe if again else _added(before, probe)
     seeds = sorted({*earlier["seeds"], *made["seeds"]})
-    return {**made, "seeds": seeds, "backends": backends}
+    not_run = {**earlier.get("not_run", {}), **made["not_run"]}
+    not_run = {name: why for name, why in not_run.items() if name not in backends}
+    return {**made, "seeds": seeds, "backends": backends, "not_run": not_run}
 
 
 def _added(before: Json, after: Json) -> Json:
