@@ -52,6 +52,8 @@ def create_backend(name: str, runner: ModelRunner) -> AttentionBackend:
 
 def capabilities_of(name: str) -> Capabilities:
     """What a backend declares; raises UnknownBackend with a suggestion."""
+    if name not in CAPABILITIES:
+        from . import bundled  # noqa: F401  # registers
     if name not in CAPABILITIES and name in NOT_BUNDLED:
         raise UnknownBackend(f"{name} is not bundled: {NOT_BUNDLED[name]}")
     if name not in CAPABILITIES:

@@ -63,9 +63,12 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     ]
     if conditional:
         print("  reasons:" if judgement.startup == "depends" else "  perhaps:")
+    told = {}  # two rules may say the same: of two platforms' classes for one backend, say
     for finding in conditional:
         head = style(finding.severity, f"{finding.severity}[{finding.code}]")
-        print(f"    {head} {finding.message}{_where(finding, judgement)}")
+        told[f"    {head} {finding.message}{_where(finding, judgement)}"] = None
+    for line in told:
+        print(line)
     for text in assumptions(judgement, request):
         print(style("dim", f"  {text}"))
 
