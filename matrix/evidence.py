@@ -17,6 +17,7 @@ Json = dict[str, Any]
 EVIDENCE_SCHEMA = 1
 MODES = ("decode", "extend", "target_verify")
 BAD = ("wrong", "crashed")
+OUTCOMES = ("right", "refused", *BAD, "unavailable")
 
 
 def read(path: Path) -> list[Json]:
@@ -101,29 +102,60 @@ def merge(groups: Iterable[Sequence[Json]]) -> list[Json]:
     """Runs of several files as one list: by architecture, the newest last.
 
     Of two runs on the same kind of machine with the same versions and probes, what the newer one
-    says of a cell replaces what the older one said; runs that differ in those stand side by side.
+    says of a cell replaces what the older one said; the rest of the older one joins it where both
+    began with the same seed. Runs that differ in any of those stand side by side.
     """
     ordered = sorted((run for group in groups for run in group), key=lambda run: run["date"])
-    merged: dict[str, Json] = {}
+    merged: dict[str, list[Json]] = {}
     for run in ordered:
         key = json.dumps([run["machine"], run["versions"], run["probes"]], sort_keys=True)
-        known = merged.get(key)
-        merged[key] = run if known is None else _joined(known, run)
-    return sorted(merged.values(), key=lambda run: (run["machine"]["architecture"], run["date"]))
+        apart = []
+        for known in merged.get(key, []):
+            rest = _without(known, run)
+            if not (rest["seeds"] and run["seeds"]) or rest["seeds"][0] == run["seeds"][0]:
+                run = _joined(rest, run)
+            else:
+                apart.append(rest)
+        merged[key] = [run, *apart]
+    return sorted(
+        (run for runs in merged.values() for run in runs),
+        key=lambda run: (run["machine"]["architecture"], run["date"], run["seeds"]),
+    )
+
+
+def _without(old: Json, new: Json) -> Json:
+    """What an older run says of cells that a newer one has not, and the seeds of that."""
+    backends: Json = {}
+    for name, families in old["backends"].items():
+        for family, cells in families.items():
+            newer = new["backends"].get(name, {}).get(family, {})
+            left = {cell: probes for cell, probes in cells.items() if cell not in newer}
+            if left:
+                backends.setdefault(name, {})[family] = left
+    # Probes count the first of a run's seeds: those behind the longest count went with its cells.
+    most = max(
+        (
+            sum(probe.get(kind, 0) for kind in OUTCOMES)
+            for families in backends.values()
+            for cells in families.values()
+            for probes in cells.values()
+            for probe in probes.values()
+        ),
+        default=0,
+    )
+    return {**old, "seeds": old["seeds"][:most], "backends": backends}
 
 
 def _joined(old: Json, new: Json) -> Json:
-    backends = {
-        name: {family: dict(cells) for family, cells in families.items()}
-        for name, families in old["backends"].items()
-    }
+    backends = {name: dict(families) for name, families in old["backends"].items()}
     for name, families in new["backends"].items():
         for family, cells in families.items():
-            backends.setdefault(name, {}).setdefault(family, {}).update(cells)
+            known = backends.setdefault(name, {})
+            known[family] = {**known.get(family, {}), **cells}
     not_run = {**old.get("not_run", {}), **new.get("not_run", {})}
     return {
         **new,
-        "seeds": sorted({*old["seeds"], *new["seeds"]}),
+        "seeds": max(old["seeds"], new["seeds"], key=len),
         "backends": backends,
         "not_run": {name: why for name, why in not_run.items() if name not in backends},
     }

@@ -107,7 +107,7 @@ def run_with(cells: Any, architecture: str = "sm90", **others: Any) -> dict[str,
         "date": "2026-01-01T00:00:00Z", "tool": "0.1.0", "probes": "abc",
         "machine": {"architecture": architecture, "device": "A device",
                     "capability": capability, "system": "Linux x86_64"},
-        "versions": {"torch": "2.13.0"}, "seeds": [0],
+        "versions": {"torch": "2.13.0"}, "seeds": [0, 1, 2],
         "backends": {"triton": {"mha": cells}}, "not_run": {},
     }  # fmt: skip
     return {**run, **others}
@@ -276,28 +276,75 @@ def test_evidence_of_things_that_there_are_not_is_said_once(
     ]
 
 
-def test_merging_keeps_machines_apart_and_the_newer_of_the_same(tmp_path: Path) -> None:
-    first = run_with({"decode": {"decode": probe(right=1)}, "extend": {"extend": probe(right=1)}})
-    newer = run_with(
-        {"decode": {"decode": probe(right=7)}}, date="2026-02-01T00:00:00Z", seeds=[1, 2]
-    )
-    other = run_with({"decode": {"decode": probe(right=2)}}, versions={"torch": "2.11.0"})
-    cpu = run_with({"decode": {"decode": probe(right=3)}}, architecture="cpu")
+def merged(folder: Path, *runs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs of `verify merge` of files with a run each."""
     paths = []
-    for number, run in enumerate((newer, first, other, cpu)):
-        paths.append(tmp_path / f"{number}.json")
+    for number, run in enumerate(runs):
+        paths.append(folder / f"{number}.json")
         paths[-1].write_text(evidence.dump([run]), encoding="utf-8")
-    out = tmp_path / "all.json"
+    out = folder / "all.json"
     assert guarded(dispatch, ["verify", "merge", *map(str, paths), "-o", str(out)]) == 0
-    runs = evidence.read(out)
-    assert [run["machine"]["architecture"] for run in runs] == ["cpu", "sm90", "sm90"]
-    joined = next(run for run in runs if run["seeds"] == [0, 1, 2])
-    cells = joined["backends"]["triton"]["mha"]
-    assert cells["decode"]["decode"]["right"] == 7
-    assert cells["extend"]["extend"]["right"] == 1
+    found = evidence.read(out)
     # Merging what is merged changes nothing.
     assert guarded(dispatch, ["verify", "merge", str(out), str(out), "-o", str(out)]) == 0
-    assert evidence.read(out) == runs
+    assert evidence.read(out) == found
+    return found
+
+
+NEWER = "2026-02-01T00:00:00Z"
+
+
+def test_merging_keeps_machines_apart_and_the_newer_of_the_same(tmp_path: Path) -> None:
+    first = run_with({"decode": {"decode": probe(right=1)}, "extend": {"extend": probe(right=1)}})
+    newer = run_with({"decode": {"decode": probe(right=3)}}, date=NEWER)
+    other = run_with({"decode": {"decode": probe(right=2)}}, versions={"torch": "2.11.0"})
+    cpu = run_with({"decode": {"decode": probe(right=3)}}, architecture="cpu")
+    runs = merged(tmp_path, newer, first, other, cpu)
+    assert [run["machine"]["architecture"] for run in runs] == ["cpu", "sm90", "sm90"]
+    joined = next(run for run in runs if run["date"] == NEWER)
+    cells = joined["backends"]["triton"]["mha"]
+    assert cells["decode"]["decode"]["right"] == 3
+    assert cells["extend"]["extend"]["right"] == 1
+
+
+BOTH = {"decode": {"decode": probe(right=2)}, "extend": {"extend": probe(right=3)}}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "seeds"),
+    [
+        # More seeds of everything, and fewer: what was replaced leaves no seeds behind.
+        ((BOTH, [0, 1, 2]), ({"decode": {"decode": probe(right=5)}}, [0, 1, 2, 3, 4]),
+         [[0, 1, 2, 3, 4]]),
+        (({"decode": {"decode": probe(right=3)}}, [0, 1, 2]),
+         ({"decode": {"decode": probe(right=1)}}, [0]), [[0]]),
+        ((BOTH, [0, 1, 2]), ({"extend": {"extend": probe(right=1)}}, [0]), [[0, 1]]),
+        # Counts of other seeds are not added to one list: which would they be of?
+        ((BOTH, [0, 1, 2]), ({"decode": {"decode": probe(right=2)}}, [1, 2]),
+         [[0, 1, 2], [1, 2]]),
+        ((BOTH, [0, 1, 2]), ({"extend": {"extend": probe(right=2)}}, [7, 8]), [[0, 1], [7, 8]]),
+        ((BOTH, [0, 1, 2]), (BOTH, [7, 8, 9]), [[7, 8, 9]]),
+        ((BOTH, [0, 1, 2]), ({}, []), [[0, 1, 2]]),
+    ],
+)  # fmt: skip
+def test_a_merged_run_lists_the_seeds_that_its_probes_ran(
+    tmp_path: Path, older: Any, newer: Any, seeds: list[list[int]]
+) -> None:
+    old = run_with(older[0], seeds=older[1], not_run={"fa3": "needs cuda"})
+    new = run_with(newer[0], seeds=newer[1], date=NEWER)
+    runs = merged(tmp_path, old, new)
+    assert [run["seeds"] for run in runs] == seeds
+    # Each cell is there once, as the newest run to have it has it.
+    found = [item for run in runs for item in run["backends"]["triton"]["mha"].items()]
+    assert sorted(found) == sorted({**older[0], **newer[0]}.items())
+    assert {"fa3": "needs cuda"} in [run["not_run"] for run in runs]
+
+
+def test_committed_evidence_is_merged_to_itself(tmp_path: Path) -> None:
+    committed = [run for runs in RELEASE["evidence"].values() for run in runs]
+    assert {run["date"]: run for run in merged(tmp_path, *committed)} == {
+        run["date"]: run for run in committed
+    }
 
 
 # The matrix
