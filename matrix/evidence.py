@@ -27,7 +27,9 @@ def read(path: Path) -> list[Json]:
         MatrixDataError: unreadable, not JSON, or not evidence; the text has the places.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        # With a byte order mark too, as some editors and shells write UTF-8.
+        text = path.read_text(encoding="utf-8-sig")
+        data = json.loads(text, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise MatrixDataError([f"{path}: not UTF-8 (byte {error.start})"]) from None
     except OSError as error:
@@ -36,7 +38,7 @@ def read(path: Path) -> list[Json]:
         raise MatrixDataError([f"{path}: not JSON: {error}"]) from None
     except RecursionError:
         raise MatrixDataError([f"{path}: nested too deeply"]) from None
-    if isinstance(data, dict) and data.get("schema", EVIDENCE_SCHEMA) != EVIDENCE_SCHEMA:
+    if isinstance(data, dict) and not _is_ours(data.get("schema", EVIDENCE_SCHEMA)):
         raise MatrixDataError([f"{path}: {_other_schema(data['schema'])}"])
     # What only shows or compares evidence does without pydantic.
     from pydantic import ValidationError
@@ -44,7 +46,8 @@ def read(path: Path) -> list[Json]:
     from .schema_bundled import EvidenceFile
 
     try:
-        EvidenceFile.model_validate(data)
+        # Strict, as what is read is used as it stands; of the text, as JSON has no tuples.
+        EvidenceFile.model_validate_json(text, strict=True)
     except ValidationError as error:
         problems = [
             f"{path}: {'.'.join(str(part) for part in item['loc']) or 'document'}: {item['msg']}"
@@ -62,6 +65,10 @@ def _once(pairs: list[tuple[str, Any]]) -> Json:
         keys = [key for key, _ in pairs]
         raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
     return found
+
+
+def _is_ours(schema: Any) -> bool:
+    return type(schema) is int and schema == EVIDENCE_SCHEMA  # `true` and 1.0 equal 1
 
 
 def _other_schema(schema: Any) -> str:

@@ -6,6 +6,8 @@ is checked where they are run.
 
 from __future__ import annotations
 
+from datetime import datetime
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -104,13 +106,19 @@ class ProbeEvidence(Strict):
     row: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="the same of the worst query of a head"
     )
-    tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
+    tolerance: float | None = Field(
+        None, gt=0, lt=1, allow_inf_nan=False, description="at 1, zeros would pass for any output"
+    )
     text: str | None = Field(None, description="reasons of a refusal, or what went wrong")
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes are counted: one a seed."""
+        return self.right + self.refused + self.wrong + self.crashed + self.unavailable
 
     @model_validator(mode="after")
     def _something(self) -> ProbeEvidence:
-        counts = self.right, self.refused, self.wrong, self.crashed, self.unavailable
-        if not any(counts):
+        if not self.outcomes:
             raise ValueError("no outcome is counted")
         if self.error is not None and self.tolerance is None:
             raise ValueError("an error comes with the tolerance that it was held against")
@@ -136,16 +144,46 @@ class Machine(Strict):
 class EvidenceRun(Strict):
     """One run of `attn-lint verify` on one machine."""
 
-    date: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="UTC")
+    date: str = Field(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", description="UTC"
+    )
     tool: str
     probes: str = Field(description="digest of the cells and bases it was made with")
     machine: Machine
     versions: dict[str, str]
-    seeds: list[Annotated[int, Field(ge=0)]]
+    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(
+        description="consecutive ones; each probe counts the first of them"
+    )
     backends: dict[str, dict[Family, dict[str, dict[str, ProbeEvidence]]]] = Field(
         description="backend -> family -> cell -> probe"
     )
     not_run: dict[str, str] = Field(default_factory=dict, description="backend -> why")
+
+    @field_validator("date")
+    @classmethod
+    def _is_a_time(cls, value: str) -> str:
+        datetime.strptime(value, "%Y-%m-%dT%H:%M:%SZ")
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _consecutive(cls, value: list[int]) -> list[int]:
+        if any(after != before + 1 for before, after in pairwise(value)):
+            raise ValueError("seeds go up by one, as verify runs them")
+        return value
+
+    @model_validator(mode="after")
+    def _an_outcome_a_seed(self) -> EvidenceRun:
+        for backend, families in self.backends.items():
+            for family, cells in families.items():
+                for cell, probes in cells.items():
+                    for name, probe in probes.items():
+                        if probe.outcomes > len(self.seeds):
+                            raise ValueError(
+                                f"backends.{backend}.{family}.{cell}.{name}: more outcomes "
+                                f"({probe.outcomes}) than seeds ({len(self.seeds)})"
+                            )
+        return self
 
 
 class EvidenceFile(Strict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import copy
 import json
 import os
@@ -176,6 +177,26 @@ H100 = {"architecture": "sm90", "device": "H100", "capability": [9, 0], "system"
         (document(backends={"triton": {"sparse": {}}}), "backends.triton.sparse"),
         (document(date="yesterday"), "runs.0.date"),
         (document(seeds=[-1]), "runs.0.seeds.0"),
+        (document(seeds=["0"]), "runs.0.seeds.0: Input should be a valid integer"),
+        (document(seeds=[0, 10**25]), "runs.0.seeds.1: Input should be less than"),
+        (document(seeds=[0, 0]), "runs.0.seeds: .*seeds go up by one"),
+        (document(seeds=[1, 0]), "runs.0.seeds: .*seeds go up by one"),
+        (document(seeds=[0, 2**31]), "runs.0.seeds: .*seeds go up by one"),
+        (document(seeds=[]), r"triton.mha.decode.decode: more outcomes \(1\) than seeds \(0\)"),
+        (document(probe(right=4)), r"runs.0: .*more outcomes \(4\) than seeds \(3\)"),
+        (document(probe(right=3, refused=1)), r"more outcomes \(4\) than seeds \(3\)"),
+        (document(date="9999-99-99T99:99:99Z"), "runs.0.date"),
+        (document(date="2026-02-30T00:00:00Z"), "runs.0.date"),
+        (document(probe(right="1")), "decode.decode.right: Input should be a valid integer"),
+        (document(probe(right=1.0)), "decode.decode.right: Input should be a valid integer"),
+        (document(probe(right=True)), "decode.decode.right: Input should be a valid integer"),
+        (document(probe(right=1, error="1e-7", tolerance=0.02)), "decode.decode.error"),
+        (document(machine={**H100, "capability": ["9", "0"]}), "runs.0.machine.capability.0"),
+        (document({"call": "\ud800", "right": 1}), "hex escape at line 1 column"),
+        (document(not_run={"\ud800": "x"}), "hex escape at line 1 column"),
+        ('{"schema": true, "runs": []}', "evidence of schema True; this reads 1"),
+        ('{"schema": 1.0, "runs": []}', "evidence of schema 1.0; this reads 1"),
+        (document(probe(right=1, error=1e5, tolerance=1e300)), "tolerance: Input should be less"),
         (document(machine={**H100, "capability": [8, 0]}),
          "architecture sm90 with the capability of sm80"),
         (document(machine={**H100, "capability": None}),
@@ -202,6 +223,14 @@ def test_what_is_no_evidence_is_refused_with_its_place(
         evidence.read(path)
     assert guarded(dispatch, ["verify", "--check", "--evidence", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+    assert guarded(dispatch, ["verify", "merge", str(path), "-o", str(tmp_path / "all.json")]) == 2
+    assert str(path) in capsys.readouterr().err
+
+
+def test_evidence_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "e.json"
+    path.write_bytes(codecs.BOM_UTF8 + document().encode())
+    assert evidence.read(path) == json.loads(document())["runs"]
 
 
 def test_runs_that_disagree_are_named_and_make_no_cell(
@@ -643,8 +672,8 @@ def test_a_check_of_evidence_is_narrowed_by_backend_and_cell(
 ) -> None:
     run = copy.deepcopy(RELEASE["evidence"]["cpu"][0])
     cells = run["backends"]["triton"]["mha"]
-    wrong = {"wrong": 1, "text": "seed 0: off by 1.0"}
-    cells["page_sizes"]["decode page_size=16"] |= wrong
+    page_16 = cells["page_sizes"]["decode page_size=16"]
+    page_16 |= {"right": page_16["right"] - 1, "wrong": 1, "text": "seed 19: off by 1.0"}
     del cells["sinks"]
     path = tmp_path / "e.json"
     path.write_text(evidence.dump([run]), encoding="utf-8")
