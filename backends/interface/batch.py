@@ -7,12 +7,12 @@ after that, by torch's version counters, and only then reads the device.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
+from .checks import all_whole, listed, whole
 from .errors import InvalidInput
 from .modes import ForwardMode
 from .pool import KVPool, ReqToTokenPool
@@ -28,7 +28,7 @@ class Stamp:
     def __init__(self, sizes: tuple[int, ...], tensors: Sequence[torch.Tensor | None]) -> None:
         self.sizes = sizes
         self.tensors = tuple(tensors)
-        self.versions = tuple(-1 if t is None or t.is_inference() else t._version for t in tensors)
+        self.versions = tuple(map(_version, tensors))
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -40,6 +40,11 @@ class Stamp:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _version(x: torch.Tensor | None) -> int:
+    """How often a tensor was written to; -1 where nobody counts, which `recheck` refuses."""
+    return -1 if not isinstance(x, torch.Tensor) or x.is_inference() else x._version
 
 
 @dataclass(slots=True)
@@ -62,7 +67,8 @@ class ForwardBatch:
     `seq_lens` int32 [batch]: in DECODE and EXTEND all tokens with the new ones; in TARGET_VERIFY
     the prefix without drafts, as in SGLang. `out_cache_loc` int64 [tokens]: slots of the new
     tokens. `extend_*` are int32 [batch]. `kv_limit` int32 [tokens]: last position that a query of
-    an extend with multimodal blocks sees; None without such blocks.
+    an extend with multimodal blocks sees; None without such blocks. What ends in `_cpu` is the same
+    on the host: backends read the one or the other, so who changes one changes both.
     """
 
     forward_mode: ForwardMode
@@ -134,7 +140,7 @@ class ForwardBatch:
         cls, reqs: ReqToTokenPool, kv: KVPool, requests: Sequence[int], seq_lens: Sequence[int]
     ) -> ForwardBatch:
         """One new token a request; `seq_lens` count it."""
-        seq_lens = _whole("length", seq_lens)
+        seq_lens = all_whole("length", seq_lens)
         return _build(ForwardMode.DECODE, reqs, kv, requests, [n - 1 for n in seq_lens], seq_lens)
 
     @classmethod
@@ -152,18 +158,20 @@ class ForwardBatch:
         `mm_spans` gives, for each request, blocks `[start, end)` of positions whose tokens see
         one another both ways (the tokens of one image); a block lies within the new tokens.
         """
+        prefix_lens = all_whole("prefix length", prefix_lens)
+        extend_lens = all_whole("extend length", extend_lens)
         if len(prefix_lens) != len(extend_lens):
             raise InvalidInput(
                 [f"{len(prefix_lens)} prefix lengths and {len(extend_lens)} extend lengths"]
             )
-        prefix_lens = _whole("prefix length", prefix_lens)
-        extend_lens = _whole("extend length", extend_lens)
         ends = [p + n for p, n in zip(prefix_lens, extend_lens, strict=True)]
         batch = _build(ForwardMode.EXTEND, reqs, kv, requests, prefix_lens, ends)
-        if mm_spans is not None and any(mm_spans):
-            batch.mm_spans = tuple(tuple((low, high) for low, high in row) for row in mm_spans)
-            batch.kv_limit = _to(_limits(batch.mm_spans, prefix_lens, ends), reqs.device)
-            batch._seen = batch._versions()
+        if mm_spans is not None:
+            spans = _blocks(mm_spans)
+            limits = _limits(spans, prefix_lens, ends)
+            if any(spans):
+                batch.mm_spans, batch.kv_limit = spans, _to(limits, reqs.device)
+                batch._seen = batch._versions()
         return batch
 
     @classmethod
@@ -179,6 +187,10 @@ class ForwardBatch:
     ) -> ForwardBatch:
         """`draft_token_num` draft tokens after each prefix, to be judged by the target model."""
         problems = []
+        requests = all_whole("request", requests)
+        prefix_lens = all_whole("prefix length", prefix_lens)
+        draft_token_num = whole("draft_token_num", draft_token_num)
+        topk = whole("topk", topk)
         if draft_token_num < 1:
             raise InvalidInput([f"draft_token_num is {draft_token_num}; it must be positive"])
         if topk < 1:
@@ -189,7 +201,6 @@ class ForwardBatch:
             problems += _tree_problems(tree_mask, len(requests), draft_token_num)
         if problems:
             raise InvalidInput(problems)
-        prefix_lens = _whole("prefix length", prefix_lens)
         ends = [n + draft_token_num for n in prefix_lens]
         batch = _build(ForwardMode.TARGET_VERIFY, reqs, kv, requests, prefix_lens, ends)
         # A copy: what the caller does to its own mask later must not reach a kernel.
@@ -218,6 +229,8 @@ class ForwardBatch:
         tensors = [
             self.req_pool_indices,
             self.seq_lens,
+            self.req_pool_indices_cpu,
+            self.seq_lens_cpu,
             self.out_cache_loc,
             self.req_to_token_pool.req_to_token,
             self.extend_seq_lens,
@@ -226,7 +239,8 @@ class ForwardBatch:
             self.kv_limit,
             self.spec_info.tree_mask if self.spec_info else None,
         ]
-        return Stamp((self.batch_size, self._drafts), tensors)
+        counts = (*(self.extend_seq_lens_cpu or ()), *(self.extend_prefix_lens_cpu or ()))
+        return Stamp((self.batch_size, self._drafts, *counts), tensors)
 
     def load_(self, other: ForwardBatch) -> int:
         """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
@@ -287,7 +301,7 @@ def _build(
 ) -> ForwardBatch:
     """A checked batch whose new tokens are positions `starts[i]` to `ends[i] - 1`."""
     problems = _pool_problems(reqs, kv)
-    requests = _whole("request", requests)
+    requests = all_whole("request", requests)
     if not len(requests) == len(starts) == len(ends):
         problems.append(f"{len(requests)} requests and {len(ends)} lengths")
     else:
@@ -297,7 +311,9 @@ def _build(
     device = reqs.device
     host = reqs.host
     slots = [host[r, s:e] for r, s, e in zip(requests, starts, ends, strict=True)]
-    _check_apart(reqs, requests, slots)
+    problems = _slot_twice(requests, slots)
+    if problems:
+        raise InvalidInput(problems)
     positions = [torch.arange(s, e) for s, e in zip(starts, ends, strict=True)]
     verify = mode.is_target_verify()
     lengths = list(starts) if verify else list(ends)
@@ -339,37 +355,23 @@ def _to(x: torch.Tensor, device: torch.device) -> torch.Tensor:
         return moved.clone() if moved is x else moved
 
 
-def _whole(what: str, values: Sequence[int]) -> list[int]:
-    """The values as ints, or InvalidInput where one is none."""
-    out = []
-    for value in values:
-        try:
-            out.append(operator.index(value))
-        except TypeError:
-            raise InvalidInput([f"{what} {value!r} is not a whole number"]) from None
-    return out
-
-
-def _check_apart(
-    reqs: ReqToTokenPool, requests: Sequence[int], slots: Sequence[torch.Tensor]
-) -> None:
-    """Raise InvalidInput when two requests would write their new tokens to one slot.
+def _slot_twice(requests: Sequence[int], slots: Sequence[torch.Tensor]) -> list[str]:
+    """Say which two requests would write their new tokens to one slot.
 
     Cached tokens may be shared, as those of a common prefix are.
     """
     if not slots:
-        return
+        return []
     every = torch.cat(list(slots))
     ordered, order = every.sort()
     same = (ordered[1:] == ordered[:-1]).nonzero().flatten()
-    if len(same):
-        counts = torch.tensor([len(part) for part in slots])
-        row = torch.repeat_interleave(torch.arange(len(slots)), counts)
-        first = int(same[0])
-        pair = sorted(requests[int(row[order[i]])] for i in (first, first + 1))
-        raise InvalidInput(
-            [f"requests {pair[0]} and {pair[1]} both write to slot {int(ordered[first])}"]
-        )
+    if not len(same):
+        return []
+    counts = torch.tensor([len(part) for part in slots])
+    row = torch.repeat_interleave(torch.arange(len(slots)), counts)
+    first = int(same[0])
+    pair = sorted(requests[int(row[order[i]])] for i in (first, first + 1))
+    return [f"requests {pair[0]} and {pair[1]} both write to slot {int(ordered[first])}"]
 
 
 def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
@@ -411,6 +413,26 @@ def _request_problems(
     return problems
 
 
+def _blocks(
+    mm_spans: Sequence[Sequence[tuple[int, int]]],
+) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """The multimodal blocks of each request as whole numbers."""
+    if isinstance(mm_spans, torch.Tensor):
+        raise InvalidInput(["mm_spans is a tensor; it is a list of blocks for each request"])
+    return tuple(
+        tuple(_block(row, block) for block in listed(f"mm_spans of row {row}", blocks))
+        for row, blocks in enumerate(listed("mm_spans", mm_spans))
+    )
+
+
+def _block(row: int, block: Sequence[int]) -> tuple[int, int]:
+    where = f"block of row {row}"
+    ends = [whole(f"{where}:", end) for end in listed(where, block)]
+    if len(ends) != 2:
+        raise InvalidInput([f"block {block!r} of row {row} is not a pair [start, end)"])
+    return ends[0], ends[1]
+
+
 def _limits(
     mm_spans: Sequence[Sequence[tuple[int, int]]], starts: Sequence[int], ends: Sequence[int]
 ) -> torch.Tensor:
@@ -432,11 +454,16 @@ def _limits(
         parts.append(limit)
     if problems:
         raise InvalidInput(problems)
-    return torch.cat(parts)
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int32)
 
 
 def _tree_problems(mask: torch.Tensor, batch: int, drafts: int) -> list[str]:
     want = (batch, drafts, drafts)
+    if not isinstance(mask, torch.Tensor):
+        kind = type(mask).__name__
+        return [f"tree_mask is a {kind}; it is a tensor, torch.bool {list(want)}"]
+    if mask.is_nested or mask.layout is not torch.strided or mask.is_meta:
+        return [f"tree_mask is not a dense tensor with values, torch.bool {list(want)}"]
     if mask.dtype is not torch.bool or tuple(mask.shape) != want:
         return [f"tree_mask is {mask.dtype} {list(mask.shape)}; it is torch.bool {list(want)}"]
     host = mask.cpu()
@@ -449,44 +476,53 @@ def _tree_problems(mask: torch.Tensor, batch: int, drafts: int) -> list[str]:
 
 
 def _shape_problems(batch: ForwardBatch) -> list[str]:
-    bs = batch.batch_size
-    wanted: list[tuple[str, torch.Tensor | None, torch.dtype, int]] = [
-        ("req_pool_indices", batch.req_pool_indices, torch.int64, bs),
-        ("seq_lens", batch.seq_lens, torch.int32, bs),
+    bs, queries = batch.batch_size, sum(batch.query_lens_cpu)
+    device, host = batch.req_to_token_pool.req_to_token.device, torch.device("cpu")
+    wanted: list[tuple[str, torch.dtype, int, torch.device]] = [
+        ("req_pool_indices", torch.int64, bs, device),
+        ("seq_lens", torch.int32, bs, device),
+        ("req_pool_indices_cpu", torch.int64, bs, host),
+        ("seq_lens_cpu", torch.int32, bs, host),
     ]
     if batch.forward_mode.is_extend():
         wanted += [
-            ("extend_seq_lens", batch.extend_seq_lens, torch.int32, bs),
-            ("extend_prefix_lens", batch.extend_prefix_lens, torch.int32, bs),
-            ("extend_start_loc", batch.extend_start_loc, torch.int32, bs),
+            ("extend_seq_lens", torch.int32, bs, device),
+            ("extend_prefix_lens", torch.int32, bs, device),
+            ("extend_start_loc", torch.int32, bs, device),
         ]
-    wanted.append(("out_cache_loc", batch.out_cache_loc, torch.int64, sum(batch.query_lens_cpu)))
+    wanted.append(("out_cache_loc", torch.int64, queries, device))
     if batch.kv_limit is not None:
-        wanted.append(("kv_limit", batch.kv_limit, torch.int32, sum(batch.query_lens_cpu)))
-    table = batch.req_to_token_pool.req_to_token
-    problems = [
-        f"{name} was made in torch.inference_mode, so that later changes to it can't be seen: "
-        "make it outside"
-        for name, tensor, _, _ in wanted
-        if tensor is not None and tensor.is_inference()
-    ]
-    for name, tensor, dtype, length in wanted:
+        wanted.append(("kv_limit", torch.int32, queries, device))
+    problems = []
+    for name, dtype, length, place in wanted:
+        tensor = getattr(batch, name)
         if tensor is None:
             problems.append(f"{name} is missing")
-            continue
-        if tensor.dtype is not dtype or tensor.shape != (length,):
-            problems.append(
-                f"{name} is {tensor.dtype} {list(tensor.shape)}; it is {dtype} [{length}]"
-            )
-        if tensor.device != table.device:
-            problems.append(f"{name} is on {tensor.device}, the table on {table.device}")
-    spec = batch.spec_info
-    if spec is not None and spec.tree_mask is not None:
-        problems += _tree_problems(spec.tree_mask, bs, spec.draft_token_num)
-        if spec.tree_mask.device != table.device:
-            problems.append(f"tree_mask is on {spec.tree_mask.device}, the table on {table.device}")
-        if spec.tree_mask.is_inference():
-            problems.append("tree_mask was made in torch.inference_mode: make it outside")
+        elif not isinstance(tensor, torch.Tensor):
+            problems.append(f"{name} is a {type(tensor).__name__}; it is a tensor")
+        else:
+            if tensor.dtype is not dtype or tensor.shape != (length,):
+                problems.append(
+                    f"{name} is {tensor.dtype} {list(tensor.shape)}; it is {dtype} [{length}]"
+                )
+            problems += _place_problems(name, tensor, place)
+    mask = batch.spec_info.tree_mask if batch.spec_info else None
+    if mask is not None:
+        problems += _tree_problems(mask, bs, batch._drafts)
+        if isinstance(mask, torch.Tensor):
+            problems += _place_problems("tree_mask", mask, device)
+    return problems
+
+
+def _place_problems(name: str, tensor: torch.Tensor, device: torch.device) -> list[str]:
+    problems = []
+    if tensor.device != device:
+        problems.append(f"{name} is on {tensor.device}; it belongs on {device}")
+    if tensor.is_inference():
+        problems.append(
+            f"{name} was made in torch.inference_mode, so that later changes to it can't be seen: "
+            "make it outside"
+        )
     return problems
 
 
@@ -499,6 +535,8 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
     problems = []
     if bool(((indices < 0) | (indices > reqs.size)).any()):
         problems.append(f"req_pool_indices has values outside 0..{reqs.size}")
+    if not torch.equal(indices, batch.req_pool_indices_cpu):
+        problems.append("req_pool_indices and req_pool_indices_cpu differ")
     if not torch.equal(lens, batch.seq_lens_cpu):
         problems.append("seq_lens and seq_lens_cpu differ")
     kv_lens = lens + batch._drafts
@@ -535,7 +573,19 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
             (base % reqs.page_size != 0).any()
         ):
             problems.append(f"row {row} (request {request}) has tokens outside whole pages")
-    return problems
+        elif not torch.equal(slots, reqs.host[request, :length].long()):
+            problems.append(f"row {row} (request {request}) has other slots than `write` gave it")
+    return problems or _shared_slots(indices, loc, batch.query_lens_cpu)
+
+
+def _shared_slots(indices: torch.Tensor, loc: torch.Tensor, counts: list[int]) -> list[str]:
+    """As `_slot_twice` for a batch, without rows that fill up a graph: they share a slot."""
+    rows = [
+        (request, slots)
+        for request, slots in zip(indices.tolist(), loc.split(counts), strict=True)
+        if request
+    ]
+    return _slot_twice([request for request, _ in rows], [slots for _, slots in rows])
 
 
 def _extend_problems(batch: ForwardBatch, lens: torch.Tensor) -> list[str]:
@@ -557,4 +607,6 @@ def _extend_problems(batch: ForwardBatch, lens: torch.Tensor) -> list[str]:
         last = torch.repeat_interleave(lens - 1, count.long())
         if bool(((limit < 0) | (limit > last)).any()):
             problems.append("kv_limit goes beyond the tokens of its request")
+        elif not torch.equal(limit, _limits(batch.mm_spans or (), prefix.tolist(), lens.tolist())):
+            problems.append("kv_limit and mm_spans differ")
     return problems

@@ -158,6 +158,27 @@ def test_a_change_after_planning_is_found(mode: str) -> None:
     assert error_of(call(backend, drawn), drawn) < 1e-6
 
 
+@pytest.mark.parametrize("name", ["torch_native", "flex_attention"])
+@pytest.mark.parametrize("mirror", ["seq_lens_cpu", "req_pool_indices_cpu"])
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_host_copy_that_was_changed_alone_gives_no_answer(
+    name: str, mirror: str, planned: bool
+) -> None:
+    drawn = scenario(SMALL)
+    backend = create_backend(name, drawn.runner)
+    if planned:
+        backend.init_forward_metadata(drawn.batch)
+    getattr(drawn.batch, mirror)[0] += 1
+    if planned:
+        with pytest.raises(InvalidInput, match="or it was changed since"):
+            call(backend, drawn)
+    with pytest.raises(InvalidInput, match=f"{mirror} differ"):
+        backend.init_forward_metadata(drawn.batch)
+    getattr(drawn.batch, mirror)[0] -= 1
+    backend.init_forward_metadata(drawn.batch)
+    assert error_of(call(backend, drawn), drawn) < 1e-6
+
+
 def test_another_batch_needs_another_plan() -> None:
     backend, drawn = ready("torch_native", SMALL)
     twin = copy.copy(drawn.batch)

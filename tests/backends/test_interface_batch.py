@@ -58,6 +58,10 @@ def verify(mask: Any = None, **given: Any) -> ForwardBatch:
         ([1, 2], [3], "2 requests and 1 lengths"),
         ([1], [2.5], "length 2.5 is not a whole number"),
         (["1"], [2], "request '1' is not a whole number"),
+        (None, [1], "requests: None is not a list"),
+        ([1], 3, "lengths: 3 is not a list"),
+        ([10**30], [1], f"request {10**30} is not in 1..4"),
+        ([1], [10**30], "beyond a context of 16"),
     ],
 )
 def test_decode_refuses(requests: list[Any], lengths: list[Any], message: str) -> None:
@@ -78,6 +82,16 @@ def test_decode_refuses(requests: list[Any], lengths: list[Any], message: str) -
         ({"mm": [[(5, 8)], []]}, "block 5..8 of row 0"),
         ({"mm": [[(5, 5)], []]}, "block 5..5 of row 0 is empty"),
         ({"mm": [[(3, 5), (4, 6)], []]}, "block 4..6 of row 0 .* overlaps"),
+        ({"mm": [[]]}, "multimodal blocks for 1 of 2 requests"),
+        ({"mm": [[(3.5, 5)], []]}, "block of row 0: 3.5 is not a whole number"),
+        ({"mm": [[(3.0, 5.0)], []]}, "block of row 0: 3.0 is not a whole number"),
+        ({"mm": [[], [(0, 1, 2)]]}, r"block \(0, 1, 2\) of row 1 is not a pair"),
+        ({"mm": [[3, 5], []]}, "block of row 0: 3 is not a list"),
+        ({"mm": [None, [(0, 3)]]}, "mm_spans of row 0: None is not a list"),
+        ({"mm": 3}, "mm_spans: 3 is not a list"),
+        ({"mm": torch.tensor([[[3, 5]], [[0, 2]]])}, "mm_spans is a tensor; it is a list"),
+        ({"prefix": None}, "prefix lengths: None is not a list"),
+        ({"new": None}, "extend lengths: None is not a list"),
     ],
 )
 def test_extend_refuses(given: dict[str, Any], message: str) -> None:
@@ -98,11 +112,31 @@ def test_extend_refuses(given: dict[str, Any], message: str) -> None:
         ({"mask": torch.ones(2, 2, dtype=torch.bool)}, "it is torch.bool"),
         ({"mask": torch.ones(1, 2, 2, dtype=torch.bool)}, "one that comes after it"),
         ({"mask": torch.zeros(1, 2, 2, dtype=torch.bool)}, "hides a draft token from itself"),
+        ({"mask": CHAIN.tolist()}, r"tree_mask is a list; it is a tensor, torch.bool \[1, 2, 2\]"),
+        ({"mask": CHAIN.to_sparse()}, "tree_mask is not a dense tensor with values"),
+        ({"mask": CHAIN.to("meta")}, "tree_mask is not a dense tensor with values"),
+        ({"drafts": 2.0}, "draft_token_num 2.0 is not a whole number"),
+        ({"drafts": None}, "draft_token_num None is not a whole number"),
+        ({"drafts": 10**30}, "beyond a context of 16"),
+        ({"topk": 1.5}, "topk 1.5 is not a whole number"),
+        ({"requests": None}, "requests: None is not a list"),
     ],
 )
 def test_verify_refuses(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         verify(given.pop("mask", None), **given)
+
+
+def test_blocks_may_come_from_generators() -> None:
+    listed = extend(mm=[[(4, 6)], [(0, 2), (3, 5)]])
+    lazy = extend(mm=(iter(row) for row in [[(4, 6)], [(0, 2), (3, 5)]]))
+    assert lazy.mm_spans == listed.mm_spans
+    assert torch.equal(lazy.kv_limit, listed.kv_limit)
+
+
+def test_a_batch_of_no_requests_has_no_blocks() -> None:
+    batch = ForwardBatch.extend(table(), pool(), [], [], [], [])
+    assert (batch.mm_spans, batch.kv_limit) == (None, None)
 
 
 def test_two_requests_may_share_a_prefix_but_not_write_to_one_slot() -> None:
@@ -153,7 +187,7 @@ def at(name: str, index: int, value: int) -> Callable[[ForwardBatch], None]:
     return change
 
 
-def in_table(row: int, token: int, slot: int) -> Callable[[ForwardBatch], None]:
+def in_table(row: int, token: Any, slot: Any) -> Callable[[ForwardBatch], None]:
     def change(batch: ForwardBatch) -> None:
         batch.req_to_token_pool.req_to_token[row, token] = slot
 
@@ -176,10 +210,17 @@ def in_table(row: int, token: int, slot: int) -> Callable[[ForwardBatch], None]:
         (at("extend_start_loc", 1, 3), "extend_start_loc is not the running sum"),
         (at("kv_limit", 0, 16), "kv_limit goes beyond the tokens of its request"),
         (at("kv_limit", 0, -1), "kv_limit goes beyond"),
+        (at("kv_limit", 0, 6), "kv_limit and mm_spans differ"),
+        (at("req_pool_indices", 0, 3), "req_pool_indices and req_pool_indices_cpu differ"),
+        (at("req_pool_indices_cpu", 0, 3), "req_pool_indices and req_pool_indices_cpu differ"),
+        (at("seq_lens_cpu", 0, 6), "seq_lens and seq_lens_cpu differ"),
+        (at("extend_seq_lens_cpu", 1, 4), "out_cache_loc is torch.int64 .9.; it is .*.8."),
+        (at("extend_prefix_lens_cpu", 0, 2), "extend_prefix_lens and extend_prefix_lens_cpu"),
         (in_table(1, 2, 32), "row 0 .request 1. has slots outside the pool"),
         (in_table(1, 2, -1), "row 0 .request 1. has slots outside the pool"),
         (in_table(1, 2, 9), "row 0 .request 1. has tokens outside whole pages"),
         (in_table(2, 4, 17), "row 1 .request 2. has tokens outside whole pages"),
+        (in_table(1, slice(0, 4), torch.arange(8, 12)), "has other slots than `write` gave it"),
     ],
 )
 def test_a_changed_batch_is_found(change: Callable[[ForwardBatch], None], message: str) -> None:
@@ -201,12 +242,54 @@ def test_a_changed_batch_is_found(change: Callable[[ForwardBatch], None], messag
         ("out_cache_loc", torch.zeros(3, 3, dtype=torch.int64), r"\[3, 3\]"),
         ("extend_start_loc", None, "extend_start_loc is missing"),
         ("seq_lens", torch.zeros(2, dtype=torch.int32, device="meta"), "seq_lens is on meta"),
+        ("seq_lens", [7, 5], "seq_lens is a list; it is a tensor"),
+        ("seq_lens_cpu", torch.tensor([7, 5]), "seq_lens_cpu is torch.int64"),
+        (
+            "seq_lens_cpu",
+            torch.tensor([7], dtype=torch.int32),
+            r"seq_lens_cpu is torch.int32 \[1\]",
+        ),
+        ("req_pool_indices_cpu", None, "req_pool_indices_cpu is missing"),
+        ("req_pool_indices_cpu", torch.tensor([2, 1]), "and req_pool_indices_cpu differ"),
     ],
 )
 def test_a_replaced_tensor_is_checked_for_kind(name: str, tensor: Any, message: str) -> None:
     batch = extend()
     setattr(batch, name, tensor)
     with pytest.raises(InvalidInput, match=message):
+        batch.recheck()
+
+
+def test_a_replaced_mask_is_checked_for_kind() -> None:
+    batch = verify(CHAIN)
+    assert batch.spec_info is not None
+    batch.spec_info.tree_mask = CHAIN.tolist()
+    with pytest.raises(InvalidInput, match="tree_mask is a list"):
+        batch.recheck()
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_another_request_s_slots_on_the_device_alone_are_found(inference: bool) -> None:
+    batch = decode(8)
+    with torch.inference_mode(inference):
+        batch.req_pool_indices.fill_(2)
+        batch.out_cache_loc.fill_(int(batch.req_to_token_pool.host[2, 7]))
+    with pytest.raises(InvalidInput, match="req_pool_indices and req_pool_indices_cpu differ"):
+        batch.recheck()
+
+
+def test_a_change_on_device_and_host_alike_is_a_batch_like_any_other() -> None:
+    batch = decode(8, 3)
+    for indices in (batch.req_pool_indices, batch.req_pool_indices_cpu):
+        indices[0] = 3
+    batch.out_cache_loc[0] = batch.req_to_token_pool.host[3, 7]
+    batch.recheck()
+    for indices in (batch.req_pool_indices, batch.req_pool_indices_cpu):
+        indices[1] = 3
+    for lens in (batch.seq_lens, batch.seq_lens_cpu):
+        lens[1] = 8
+    batch.out_cache_loc[1] = batch.out_cache_loc[0]
+    with pytest.raises(InvalidInput, match="requests 3 and 3 both write to slot 27"):
         batch.recheck()
 
 
@@ -252,7 +335,10 @@ def test_inference_mode_hides_no_change() -> None:
             batch.recheck()
 
 
-@pytest.mark.parametrize("name", ["seq_lens", "out_cache_loc", "req_pool_indices"])
+@pytest.mark.parametrize(
+    "name",
+    ["seq_lens", "out_cache_loc", "req_pool_indices", "seq_lens_cpu", "req_pool_indices_cpu"],
+)
 def test_a_tensor_without_a_version_counter_is_refused(name: str) -> None:
     batch = decode(3)
     with torch.inference_mode():
@@ -303,7 +389,12 @@ def test_load_fills_up_with_padding() -> None:
     assert [x.data_ptr() for x in (batch.seq_lens, batch.out_cache_loc, batch.positions)] == (
         addresses
     ), "a graph has the addresses"
+    batch.req_pool_indices[0] = 2
+    with pytest.raises(InvalidInput, match="req_pool_indices and req_pool_indices_cpu differ"):
+        batch.recheck()
     assert batch.load_(make([], [])) == 0
+    batch.seq_lens.add_(0)
+    batch.recheck()  # all padding, which shares its one slot
     assert batch.req_pool_indices.tolist() == [0, 0, 0]
 
 

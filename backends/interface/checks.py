@@ -1,0 +1,58 @@
+"""Checks of plain values that callers give; imports no torch."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import TypeVar
+
+from .errors import InvalidInput
+
+T = TypeVar("T")
+
+#: Kernels take numbers as float32 and multiply some by log2(e): smaller ones may be flushed to
+#: zero there, larger ones overflow.
+SMALLEST, LARGEST = 2.0**-126, 2e38
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is an integer of Python's or NumPy's."""
+    return isinstance(value, Integral)
+
+
+def is_factor(value: object) -> bool:
+    """Whether it is a positive number that a kernel can take as float32."""
+    return isinstance(value, Real) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
+
+
+def size_problems(**sizes: object) -> list[str]:
+    """What is wrong with sizes by name, each a positive whole number."""
+    problems = []
+    for name, value in sizes.items():
+        if not isinstance(value, Integral):
+            problems.append(f"{name} is {value!r}, not a whole number")
+        elif value < 1:
+            problems.append(f"{name} is {value}; it must be positive")
+    return problems
+
+
+def whole(what: str, value: object) -> int:
+    """The value as an int, or InvalidInput where it is none; a tensor of one integer is."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidInput([f"{what} {value!r} is not a whole number"]) from None
+
+
+def all_whole(what: str, values: Iterable[object]) -> list[int]:
+    """The values as ints, or InvalidInput where one is none or there is no list of them."""
+    return [whole(what, value) for value in listed(f"{what}s", values)]
+
+
+def listed(what: str, values: Iterable[T]) -> list[T]:
+    """The values as a list, or InvalidInput for what has none, such as None."""
+    try:
+        return list(values)
+    except TypeError:
+        raise InvalidInput([f"{what}: {values!r} is not a list"]) from None
