@@ -245,6 +245,7 @@ class AttentionBackend(ABC):
         if layer.uses_sinks:
             if sinks is None:
                 raise InvalidInput(["the layer uses sinks; none were given"])
+            _check_dense("sinks", sinks)
             if sinks.dtype is not torch.float32 or sinks.shape != (layer.tp_q_head_num,):
                 raise InvalidInput(
                     [
@@ -280,8 +281,7 @@ class AttentionBackend(ABC):
         """`x` as [n, heads, dim] without its gradient, or InvalidInput."""
         if x is None:
             raise InvalidInput([f"{name} is missing"])
-        if not isinstance(x, torch.Tensor):
-            raise InvalidInput([f"{name} is a {type(x).__name__}; it is a tensor"])
+        _check_dense(name, x)
         if x.shape != (n, heads, dim) and x.shape != (n, heads * dim):
             raise InvalidInput(
                 [f"{name} is {list(x.shape)}; it is [{n}, {heads}, {dim}] or [{n}, {heads * dim}]"]
@@ -291,6 +291,15 @@ class AttentionBackend(ABC):
         if x.device != self.device:
             raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
         return x.detach().reshape(n, heads, dim)
+
+
+def _check_dense(name: str, x: object) -> None:
+    """Raise InvalidInput for what is no tensor, and for one that kernels can't address."""
+    kind = None if isinstance(x, torch.Tensor) else type(x).__name__
+    if isinstance(x, torch.Tensor) and (x.is_nested or x.layout is not torch.strided):
+        kind = f"{'nested' if x.is_nested else x.layout} tensor"
+    if kind is not None:
+        raise InvalidInput([f"{name} is a {kind}; it is a dense tensor"])
 
 
 def _own_dtype(device: torch.device) -> AbstractContextManager[object]:

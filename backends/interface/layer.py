@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from .checks import LARGEST, SMALLEST, is_factor, is_whole, size_problems
 from .errors import InvalidInput
 from .modes import AttentionType
 
@@ -35,31 +35,40 @@ class AttentionLayer:
     v_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{name} is {value}; it must be positive"
-            for name in ("tp_q_head_num", "tp_k_head_num", "head_dim", "v_head_dim")
-            if (value := getattr(self, name)) < 1
-        ]
-        if not problems and self.tp_q_head_num % self.tp_k_head_num:
+        problems = size_problems(
+            tp_q_head_num=self.tp_q_head_num,
+            tp_k_head_num=self.tp_k_head_num,
+            head_dim=self.head_dim,
+            v_head_dim=self.v_head_dim,
+        )
+        sized = not problems
+        if sized and self.tp_q_head_num % self.tp_k_head_num:
             problems.append(
                 f"{self.tp_q_head_num} query heads are no multiple of "
                 f"{self.tp_k_head_num} key heads"
             )
         problems += [
-            f"{name} is {value}; it must be a positive number"
+            f"{name} is {value!r}; it must be a positive number, {SMALLEST:.2g} to {LARGEST:g}"
             for name in ("scaling", "k_scale", "v_scale")
-            if not 0 < (value := getattr(self, name)) < math.inf
+            if not is_factor(value := getattr(self, name))
         ]
-        if self.layer_id < 0:
-            problems.append(f"layer_id is {self.layer_id}; layers count from 0")
-        if not 0 <= self.logit_cap < math.inf:
-            problems.append(f"logit_cap is {self.logit_cap}; it is 0 (none) or positive")
-        if not -1 <= self.sliding_window_size < 2**31:
+        if not is_whole(self.layer_id) or self.layer_id < 0:
+            problems.append(f"layer_id is {self.layer_id!r}; layers count from 0")
+        if self.logit_cap != 0 and not is_factor(self.logit_cap):
             problems.append(
-                f"sliding_window_size is {self.sliding_window_size}; "
+                f"logit_cap is {self.logit_cap!r}; it is 0 (none) or positive, "
+                f"{SMALLEST:.2g} to {LARGEST:g}"
+            )
+        if not is_whole(self.sliding_window_size) or not -1 <= self.sliding_window_size < 2**31:
+            problems.append(
+                f"sliding_window_size is {self.sliding_window_size!r}; "
                 "it is -1 (none) or 0 to 2³¹ - 1"
             )
-        if self.kv_lora_rank is not None:
+        if not isinstance(self.attn_type, AttentionType):
+            problems.append(f"attn_type is {self.attn_type!r}; it is an AttentionType")
+        if self.kv_lora_rank is not None and not is_whole(self.kv_lora_rank):
+            problems.append(f"kv_lora_rank is {self.kv_lora_rank!r}, not a whole number")
+        elif self.kv_lora_rank is not None and sized:
             if self.tp_k_head_num != 1:
                 problems.append(f"an MLA layer has one key head, not {self.tp_k_head_num}")
             if not 0 < self.kv_lora_rank == self.v_head_dim <= self.head_dim:

@@ -7,11 +7,13 @@ CUDA graph read and write there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
 from . import fp4
+from .checks import is_whole, size_problems, whole
 from .dtypes import FP4, FP4_BLOCK, TORCH
 from .errors import InvalidInput
 from .layer import AttentionLayer
@@ -31,6 +33,21 @@ def _usable(device: str | torch.device) -> torch.device:
         raise InvalidInput([f"device {str(device)!r} can't be used: {reason}"]) from None
 
 
+@contextmanager
+def _allocating(what: str) -> Iterator[None]:
+    """InvalidInput where there is no memory, or no address, for tensors of the sizes asked for.
+
+    Not in inference mode: tensors made there can't be written outside of it, and have no version
+    counter, which `ForwardBatch.recheck` needs.
+    """
+    try:
+        with torch.inference_mode(False):
+            yield
+    except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise InvalidInput([f"{what} can't be allocated: {reason}"]) from None
+
+
 def _whole_numbers(slots: Sequence[int] | torch.Tensor) -> torch.Tensor:
     """Slots on the host; InvalidInput for what would be rounded to one."""
     try:
@@ -40,6 +57,8 @@ def _whole_numbers(slots: Sequence[int] | torch.Tensor) -> torch.Tensor:
     kind = given.dtype
     if given.numel() and (kind.is_floating_point or kind.is_complex or kind is torch.bool):
         raise InvalidInput([f"slots are {kind}; they are whole numbers"])
+    if given.layout is not torch.strided:
+        raise InvalidInput([f"slots are a {given.layout} tensor; they are a dense one"])
     return given.to(torch.int64)
 
 
@@ -60,28 +79,21 @@ class ReqToTokenPool:
         num_pages: int,
         device: str | torch.device = "cpu",
     ) -> None:
-        problems = [
-            f"{name} is {value}; it must be positive"
-            for name, value in (
-                ("size", size),
-                ("max_context_len", max_context_len),
-                ("page_size", page_size),
-                ("num_pages", num_pages),
-            )
-            if value < 1
-        ]
+        problems = size_problems(
+            size=size, max_context_len=max_context_len, page_size=page_size, num_pages=num_pages
+        )
         if problems:
             raise InvalidInput(problems)
         self.size = size
         self.max_context_len = max_context_len
         self.page_size = page_size
         self.num_slots = page_size * num_pages
-        # Tensors made in inference mode have no version counter, which `recheck` needs.
-        with torch.inference_mode(False):
+        usable = _usable(device)
+        with _allocating(f"a table of {size} requests and {max_context_len} tokens"):
             # Row 0 is the padding request: all its tokens are slots of page 0.
             self.host = torch.full((size + 1, max_context_len), -1, dtype=torch.int32)
             self.host[0] = torch.arange(max_context_len, dtype=torch.int32) % page_size
-            self.req_to_token = self.host.clamp(min=0).to(_usable(device), copy=True)
+            self.req_to_token = self.host.clamp(min=0).to(usable, copy=True)
         self.device = self.req_to_token.device
 
     def write(self, request: int, slots: Sequence[int] | torch.Tensor, start: int = 0) -> None:
@@ -90,6 +102,7 @@ class ReqToTokenPool:
         Raises InvalidInput for a request or a position outside the table, a slot outside the
         pool, and for slots that don't fill whole pages in order.
         """
+        request, start = whole("request", request), whole("start", start)
         row = _whole_numbers(slots)
         problems = []
         if not 1 <= request <= self.size:
@@ -159,15 +172,7 @@ class KVPool:
         layer_num: int,
         device: str | torch.device,
     ) -> None:
-        problems = [
-            f"{name} is {value}; it must be positive"
-            for name, value in (
-                ("num_pages", num_pages),
-                ("page_size", page_size),
-                ("layer_num", layer_num),
-            )
-            if value < 1
-        ]
+        problems = size_problems(num_pages=num_pages, page_size=page_size, layer_num=layer_num)
         if kv_cache_dtype != FP4 and kv_cache_dtype not in TORCH:
             known = ", ".join([*TORCH, FP4])
             problems.append(f"kv_cache_dtype is {kv_cache_dtype!r}; it is one of {known}")
@@ -197,8 +202,7 @@ class KVPool:
         return self._zeros((self.num_slots, heads, dim // FP4_BLOCK), torch.float8_e4m3fn)
 
     def _zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
-        # Buffers made in inference mode could not be written outside of it.
-        with torch.inference_mode(False):
+        with _allocating(f"a pool of {self.num_slots} slots"):
             return [
                 torch.zeros(shape, dtype=dtype, device=self.device) for _ in range(self.layer_num)
             ]
@@ -299,10 +303,9 @@ class MHATokenToKVPool(KVPool):
             device=device,
         )
         v_head_dim = head_dim if v_head_dim is None else v_head_dim
-        if min(head_num, head_dim, v_head_dim) < 1:
-            raise InvalidInput(
-                [f"heads and dims are positive, not {head_num}, {head_dim}, {v_head_dim}"]
-            )
+        problems = size_problems(head_num=head_num, head_dim=head_dim, v_head_dim=v_head_dim)
+        if problems:
+            raise InvalidInput(problems)
         self.head_num, self.head_dim, self.v_head_dim = head_num, head_dim, v_head_dim
         self.k_buffer = self._new(head_num, head_dim)
         self.v_buffer = self._new(head_num, v_head_dim)
@@ -366,7 +369,8 @@ class MLATokenToKVPool(KVPool):
             layer_num=layer_num,
             device=device,
         )
-        if kv_lora_rank < 1 or qk_rope_head_dim < 0:
+        whole_dims = is_whole(kv_lora_rank) and is_whole(qk_rope_head_dim)
+        if not whole_dims or kv_lora_rank < 1 or qk_rope_head_dim < 0:
             raise InvalidInput([f"latent dims are {kv_lora_rank} and {qk_rope_head_dim}"])
         self.kv_lora_rank, self.qk_rope_head_dim = kv_lora_rank, qk_rope_head_dim
         self.kv_cache_dim = kv_lora_rank + qk_rope_head_dim

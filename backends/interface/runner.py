@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from .checks import listed
 from .errors import InvalidInput
 from .layer import AttentionLayer
 from .pool import KVPool, MHATokenToKVPool, MLATokenToKVPool, ReqToTokenPool
@@ -28,6 +29,11 @@ class ModelRunner:
     speculative_attention_mode: Literal["prefill", "decode"] = "prefill"
 
     def __post_init__(self) -> None:
+        # A tuple: every pass goes through them again, and they must not change in between.
+        object.__setattr__(self, "layers", tuple(listed("layers", self.layers)))
+        strange = [x for x in self.layers if not isinstance(x, AttentionLayer)]
+        if strange:
+            raise InvalidInput([f"a layer is {x!r}; it is an AttentionLayer" for x in strange])
         pool = self.token_to_kv_pool
         problems = [
             f"layer {layer.layer_id} is beyond the pool's {pool.layer_num} layers"

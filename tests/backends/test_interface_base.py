@@ -233,6 +233,7 @@ def test_graph_sizes_are_positive() -> None:
 # Tensors of a call
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize(
     ("name", "change", "message"),
@@ -245,7 +246,10 @@ def test_graph_sizes_are_positive() -> None:
         ("q", lambda x: x.double(), "q is torch.float64; the runner's dtype is torch.float32"),
         ("q", lambda x: x.bfloat16(), "q is torch.bfloat16"),
         ("q", lambda x: x.to("meta"), "q is on meta, the pool on cpu"),
-        ("q", lambda x: x.tolist(), "q is a list; it is a tensor"),
+        ("q", lambda x: x.tolist(), "q is a list; it is a dense tensor"),
+        ("q", lambda x: x.to_sparse(), "q is a torch.sparse_coo tensor; it is a dense tensor"),
+        ("k", lambda x: x.numpy(), "k is a ndarray; it is a dense tensor"),
+        ("v", lambda x: torch.nested.nested_tensor([x]), "v is a nested tensor; it is a dense"),
         ("k", lambda x: x[:, :1], "k is"),
         ("k", lambda x: x.half(), "k is torch.float16"),
         ("k", lambda x: None, "k is missing"),
@@ -274,6 +278,8 @@ def test_a_wrong_tensor_reaches_no_kernel(mode: str, name: str, change: Any, mes
         (torch.zeros(4, dtype=torch.bfloat16), "sinks are torch.bfloat16"),
         (torch.zeros(4, 1), r"\[4, 1\]"),
         (torch.zeros(4, device="meta"), "sinks are on meta"),
+        ([0.0] * 4, "sinks is a list; it is a dense tensor"),
+        (torch.zeros(4).to_sparse(), "sinks is a torch.sparse_coo tensor"),
     ],
 )
 def test_sinks_are_checked(sinks: Any, message: str) -> None:

@@ -51,6 +51,14 @@ def test_a_table_has_positive_sizes(name: str, value: int) -> None:
         ReqToTokenPool(sizes.pop("size"), sizes.pop("max_context_len"), **sizes)
 
 
+@pytest.mark.parametrize("name", ["size", "max_context_len", "page_size", "num_pages"])
+@pytest.mark.parametrize("value", [1.5, 4.0, "4", None])
+def test_a_table_has_whole_sizes(name: str, value: Any) -> None:
+    sizes: dict[str, Any] = {"size": 4, "max_context_len": 16, "page_size": 4, "num_pages": 8}
+    with pytest.raises(InvalidInput, match=f"{name} is {value!r}, not a whole number"):
+        ReqToTokenPool(**{**sizes, name: value})
+
+
 @pytest.mark.parametrize(
     ("request_id", "slots", "start", "message"),
     [
@@ -69,6 +77,13 @@ def test_a_table_has_positive_sizes(name: str, value: int) -> None:
         (1, [4], -1, "outside a context"),
         (1, [4], 16, "outside a context"),
         (1, [[4]], 0, "they are a list"),
+        (1, 4, 0, "they are a list"),
+        (1, 0.5, 0, "slots are torch.float32; they are whole numbers"),
+        (1, None, 0, "slots are whole numbers: "),
+        (1, torch.tensor([4, 5]).to_sparse(), 0, "slots are a torch.sparse_coo tensor"),
+        (1.0, [4], 0, "request 1.0 is not a whole number"),
+        (None, [4], 0, "request None is not a whole number"),
+        (1, [4], 0.5, "start 0.5 is not a whole number"),
         (1, [5], 0, "token 0 of request 1 is in slot 5, which is not place 0 of its page"),
         (1, [4, 6], 0, "token 1 of request 1 is in slot 6"),
         (1, [4, 5, 6, 7, 9], 0, "token 4 of request 1 is in slot 9"),
@@ -76,7 +91,7 @@ def test_a_table_has_positive_sizes(name: str, value: int) -> None:
         (1, [4, 5, 6, 7, 4, 5], 0, "request 1 has page 1 twice"),
     ],
 )
-def test_a_table_refuses(request_id: int, slots: list[int], start: int, message: str) -> None:
+def test_a_table_refuses(request_id: Any, slots: Any, start: Any, message: str) -> None:
     reqs = table()
     before = reqs.host.clone(), reqs.req_to_token.clone()
     with pytest.raises(InvalidInput, match=message):
@@ -122,10 +137,12 @@ def test_a_pool_has_positive_sizes(name: str) -> None:
         MHATokenToKVPool(kv_cache_dtype="float32", head_num=2, head_dim=32, **sizes)
 
 
-@pytest.mark.parametrize("sizes", [(0, 32, 32), (2, 0, 32), (2, 32, 0), (-1, 32, 32)])
-def test_a_pool_has_heads_and_dims(sizes: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "sizes", [(0, 32, 32), (2, 0, 32), (2, 32, 0), (-1, 32, 32), (2.0, 32, 32), (2, "32", 32)]
+)
+def test_a_pool_has_heads_and_dims(sizes: tuple[Any, Any, Any]) -> None:
     heads, dim, v_dim = sizes
-    with pytest.raises(InvalidInput, match="positive"):
+    with pytest.raises(InvalidInput, match=r"positive|not a whole number"):
         MHATokenToKVPool(
             num_pages=2,
             page_size=4,
@@ -136,10 +153,23 @@ def test_a_pool_has_heads_and_dims(sizes: tuple[int, int, int]) -> None:
         )
 
 
-@pytest.mark.parametrize("sizes", [{"kv_lora_rank": 0}, {"qk_rope_head_dim": -1}])
-def test_a_latent_has_dims(sizes: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [{"kv_lora_rank": 0}, {"qk_rope_head_dim": -1}, {"kv_lora_rank": 2.5}, {"kv_lora_rank": None}],
+)
+def test_a_latent_has_dims(sizes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="latent dims"):
         mla_pool(**sizes)
+
+
+@pytest.mark.parametrize("pages", [10**10, 10**16, 10**30])
+def test_a_pool_beyond_memory_or_addresses_says_so(pages: int) -> None:
+    with pytest.raises(InvalidInput, match=f"a pool of {pages * PAGE} slots can't be allocated: "):
+        MHATokenToKVPool(
+            num_pages=pages, page_size=PAGE, kv_cache_dtype="float32", head_num=64, head_dim=4096
+        )
+    with pytest.raises(InvalidInput, match=f"a table of {pages} requests .* can't be allocated: "):
+        ReqToTokenPool(pages, 10**6, page_size=PAGE, num_pages=2)
 
 
 @pytest.mark.parametrize("dtype", ["fp8", "int8", "", "float64", "torch.float32"])
@@ -320,6 +350,29 @@ def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
         ({"logit_cap": -1.0}, "logit_cap is -1.0"),
         ({"logit_cap": math.nan}, "logit_cap is nan"),
         ({"logit_cap": math.inf}, "logit_cap is inf"),
+        # Kernels count in float32, up to 3.4e38, and in powers of two: times log2(e), 1.44.
+        ({"logit_cap": 1e39}, r"logit_cap is 1e\+39; .* to 2e\+38"),
+        ({"logit_cap": 3e38}, r"logit_cap is 3e\+38"),
+        ({"logit_cap": 1e-46}, "logit_cap is 1e-46"),
+        ({"logit_cap": None}, "logit_cap is None"),
+        ({"logit_cap": "30"}, "logit_cap is '30'"),
+        ({"scaling": 1e39}, r"scaling is 1e\+39"),
+        ({"scaling": "1"}, "scaling is '1'"),
+        ({"k_scale": math.nan}, "k_scale is nan"),
+        ({"k_scale": 1e-46}, "k_scale is 1e-46"),
+        ({"k_scale": None}, "k_scale is None"),
+        ({"v_scale": math.nan}, "v_scale is nan"),
+        ({"v_scale": 1e39}, r"v_scale is 1e\+39"),
+        ({"tp_q_head_num": "4"}, "tp_q_head_num is '4', not a whole number"),
+        ({"tp_q_head_num": 4.0, "tp_k_head_num": 2.0}, "tp_q_head_num is 4.0.*tp_k_head_num is"),
+        ({"head_dim": 32.0}, "head_dim is 32.0, not a whole number"),
+        ({"v_head_dim": None}, "v_head_dim is None, not a whole number"),
+        ({"layer_id": "0"}, "layer_id is '0'"),
+        ({"layer_id": 0.5}, "layer_id is 0.5"),
+        ({"sliding_window_size": None}, "sliding_window_size is None"),
+        ({"sliding_window_size": 1.5}, "sliding_window_size is 1.5"),
+        ({"attn_type": "decoder"}, "attn_type is 'decoder'; it is an AttentionType"),
+        ({"kv_lora_rank": 32.0, "tp_k_head_num": 1}, "kv_lora_rank is 32.0, not a whole number"),
         ({"sliding_window_size": -2}, "sliding_window_size is -2"),
         ({"sliding_window_size": 2**31}, "sliding_window_size is 2147483648"),
         ({"kv_lora_rank": 32}, "one key head, not 2"),
@@ -356,6 +409,24 @@ def test_a_runner_refuses_a_latent_of_another_size() -> None:
 def test_a_runner_needs_layers_and_a_known_mode() -> None:
     with pytest.raises(InvalidInput, match="there are no layers; speculative_attention_mode is"):
         ModelRunner([], table(), pool(), speculative_attention_mode="both")  # type: ignore[arg-type]
+
+
+def test_a_runner_keeps_layers_that_come_from_a_generator() -> None:
+    made = ModelRunner((layer for layer in [LAYER]), table(), pool())  # type: ignore[arg-type]
+    assert made.layers == (LAYER,)
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (LAYER, "layers: AttentionLayer.* is not a list"),
+        (None, "layers: None is not a list"),
+        (["0"], "a layer is '0'; it is an AttentionLayer"),
+    ],
+)
+def test_a_runner_refuses_what_are_no_layers(layers: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ModelRunner(layers, table(), pool())
 
 
 def test_causality_comes_from_the_attention_type() -> None:
