@@ -63,7 +63,8 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     ]
     if conditional:
         print("  reasons:" if judgement.startup == "depends" else "  perhaps:")
-    told: dict[str, None] = {}  # two rules may say the same: of two platforms' classes for one backend, say
+    # Two rules may say the same: those of one backend's classes for two platforms.
+    told: dict[str, None] = {}
     for finding in conditional:
         head = style(finding.severity, f"{finding.severity}[{finding.code}]")
         told[f"    {head} {finding.message}{_where(finding, judgement)}"] = None
