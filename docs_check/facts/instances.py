@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..source import syntax as sx
 from ..source.modules import local_imports
-from ..source.paths import conjuncts, events
+from ..source.paths import Event, conjuncts, events
 from ..source.segments import Segment
 from .conditions import family_of
 
@@ -138,28 +138,23 @@ def can_exceed_one(
 def _parameter_behind(facts: CodeFacts, chain: list[Segment], attribute: str) -> _Parameter | None:
     """The parameter that a constructor keeps as an attribute, and nobody else sets."""
     found = None
-    for segment in chain:
-        for member in segment.members():
-            if member.kind != "def" or f".{attribute} =" not in member.blanked:
-                continue
-            for event in events(facts.codebase.body(member)):
-                target = event.target
-                if event.kind != "assign" or sx.dotted(target) != f"self.{attribute}":
-                    continue
-                definition = facts.codebase.definition(member)
-                if (
-                    found is not None
-                    or member.name != "__init__"
-                    or definition is None
-                    or not isinstance(event.value, sx.Name)
-                ):
-                    return None
-                names = [one.name for one in definition.params]
-                if event.value.id not in names:
-                    return None
-                position = names.index(event.value.id)
-                default = definition.params[position].default
-                found = _Parameter(event.value.id, position - 1, default)
+    for member, event in _events(facts, chain, f".{attribute} ="):
+        if event.kind != "assign" or sx.dotted(event.target) != f"self.{attribute}":
+            continue
+        definition = facts.codebase.definition(member)
+        if (
+            found is not None
+            or member.name != "__init__"
+            or definition is None
+            or not isinstance(event.value, sx.Name)
+        ):
+            return None
+        names = [one.name for one in definition.params]
+        if event.value.id not in names:
+            return None
+        position = names.index(event.value.id)
+        default = definition.params[position].default
+        found = _Parameter(event.value.id, position - 1, default)
     return found
 
 
@@ -167,19 +162,26 @@ def _only_extends(facts: CodeFacts, chain: list[Segment], method: Segment) -> bo
     """Whether a method is called while a draft is extended, and nowhere else."""
     question = facts.scan["draft_maps"]["extends"]
     called = False
+    for _, event in _events(facts, chain, f".{method.name}("):
+        value = event.value
+        if not isinstance(value, sx.Call) or sx.last_part(value.func) != method.name:
+            continue
+        called = True
+        guards = conjuncts(event.guards)
+        if not any(one.holds and question in sx.last_part(one.test) for one in guards):
+            return False
+    return called
+
+
+def _events(
+    facts: CodeFacts, chain: list[Segment], mention: str
+) -> Iterator[tuple[Segment, Event]]:
+    """What happens in the methods of a chain of classes whose text mentions something."""
     for segment in chain:
         for member in segment.members():
-            if member.kind != "def" or f".{method.name}(" not in member.blanked:
-                continue
-            for event in events(facts.codebase.body(member)):
-                value = event.value
-                if not isinstance(value, sx.Call) or sx.last_part(value.func) != method.name:
-                    continue
-                called = True
-                guards = conjuncts(event.guards)
-                if not any(one.holds and question in sx.last_part(one.test) for one in guards):
-                    return False
-    return called
+            if member.kind == "def" and mention in member.blanked:
+                for event in events(facts.codebase.body(member)):
+                    yield member, event
 
 
 def _at_most_one(value: sx.Expr) -> bool:
