@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from attn_lint.lintcfg.check.runner import Runner
@@ -23,3 +26,34 @@ def shared_judges() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runner, "judge", judge)
         yield
+
+
+#: Stands in for Python, and writes down what it is given.
+STUB = """\
+#!/bin/bash
+[ "$1 $2" = "-m sglang.launch_server" ] || exit 0
+shift 2
+{ printf '%s\\0' "$@"; printf '\\1'; } >> "$GIVEN"
+"""
+Started = Callable[..., list[list[str]]]
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Started:
+    """Arguments of each server that a command really starts in `tmp_path`."""
+
+    def run(*command: str, check: bool = False) -> list[list[str]]:
+        programs = tmp_path / "bin"
+        programs.mkdir()
+        (programs / "python3").write_text(STUB)
+        (programs / "python3").chmod(0o755)
+        given = tmp_path / "given"
+        given.touch()
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "GIVEN": str(given)}
+        subprocess.run(
+            command, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL,
+            capture_output=True, check=check, timeout=20,
+        )  # fmt: skip
+        return [one.split("\0")[:-1] for one in given.read_text().split("\1")[:-1]]
+
+    return run

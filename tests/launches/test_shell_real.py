@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from attn_lint.lintcfg.config import Config
 
 RUNNER = Runner(Options(), Config())
 L = "python3 -m sglang.launch_server --model-path m"
-#: Stands in for Python, and writes down what it is given.
-STUB = """\
-#!/bin/bash
-[ "$1 $2" = "-m sglang.launch_server" ] || exit 0
-shift 2
-{ printf '%s\\0' "$@"; printf '\\1'; } >> "$GIVEN"
-"""
 SCRIPTS = {
     "tabs": f"{L} \\\n\t--tp\t2 \\\n\t--port  1\n",
     "quotes": f"{L} --tp='2' --served-model-name a'b'\"c\"d --chat-template a\\ b\n",
@@ -72,27 +64,13 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-def started(script: Path, folder: Path) -> list[list[str]]:
-    """Arguments of each server that bash starts for a script."""
-    programs = folder / "bin"
-    programs.mkdir()
-    (programs / "python3").write_text(STUB)
-    (programs / "python3").chmod(0o755)
-    given = folder / "given"
-    given.touch()
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "GIVEN": str(given)}
-    subprocess.run(
-        ["bash", str(script)], env=environment, cwd=folder, stdin=subprocess.DEVNULL,
-        capture_output=True, check=False, timeout=20,
-    )  # fmt: skip
-    return [one.split("\0")[:-1] for one in given.read_text().split("\1")[:-1]]
-
-
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_what_bash_starts_is_read(name: str, tmp_path: Path) -> None:
+def test_what_bash_starts_is_read(
+    name: str, tmp_path: Path, started: Callable[..., list[list[str]]]
+) -> None:
     script = tmp_path / "serve.sh"
     script.write_text(SCRIPTS[name])
-    really = started(script, tmp_path)
+    really = started("bash", str(script))
     assert really
     read = [
         variant.words
@@ -119,10 +97,12 @@ def test_items_of_lists_are_not_known(line: str) -> None:
     assert [one.finding.message for one in report.located if one.finding.certain] == []
 
 
-def test_what_is_commented_out_by_a_document_is_not_run(tmp_path: Path) -> None:
+def test_what_is_commented_out_by_a_document_is_not_run(
+    tmp_path: Path, started: Callable[..., list[list[str]]]
+) -> None:
     script = tmp_path / "serve.sh"
     script.write_text(f": <<'NO'\n{L} --tp 2\nNO\n")
-    assert started(script, tmp_path) == []
+    assert started("bash", str(script)) == []
     assert RUNNER.extract("serve.sh", script.read_text()).launches == []
 
 
