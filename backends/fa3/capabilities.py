@@ -31,6 +31,7 @@ CAPABILITIES = Capabilities(
         "tree": NO,
         "multimodal": NO,
     },
+    # One row for both kernels, so what FlashInfer's can't do is refused of `sgl_kernel`'s too.
     limits=(
         Limit(
             {"family": _MHA, "same_dtype": NO, "kv_dtype": one_of("float16", "bfloat16")},
@@ -39,27 +40,27 @@ CAPABILITIES = Capabilities(
         ),
         Limit(
             {"unequal_kv_dims": YES},
-            "the paged kernels read keys and values with the same strides, so of one head dim",
+            "FlashInfer's paged kernels read keys and values with the same strides: one head dim",
             "flashinfer 0.6.13: csrc/batch_prefill_sm90.cu",
         ),
         Limit(
             {"logit_cap": YES, "kv_dtype": _FP8},
-            "the kernel for e4m3 has no logit cap",
+            "FlashInfer's kernel for e4m3 has no logit cap",
             "flashinfer 0.6.13: attention/hopper/variants.cuh, DefaultFP8Attention",
         ),
         Limit(
             {"window": YES, "kv_dtype": _FP8},
-            "the kernel for e4m3 with a sliding window does not return",
+            "FlashInfer's kernel for e4m3 with a sliding window does not return",
             "measured on an H200 with flashinfer 0.6.13: no answer after 240 s",
         ),
         Limit(
             {"sinks": YES, "kv_dtype": _FP8},
-            "the kernel with sinks takes no e4m3 queries",
+            "FlashInfer's kernel with sinks takes no e4m3 queries",
             "flashinfer 0.6.13: jit/attention/variants.py, AttentionSink",
         ),
         Limit(
             {"sinks": YES, "logit_cap": YES},
-            "the kernel with sinks has no logit cap",
+            "FlashInfer's kernel with sinks has no logit cap",
             "flashinfer 0.6.13: jit/attention/variants.py, AttentionSink",
         ),
         *(limit for limit in MLA_LIMITS if not {"tree", "multimodal"} & set(limit.when)),

@@ -108,8 +108,14 @@ def extend_kernel(
         m_i = tl.full([BLOCK_M], float("-inf"), tl.float32)
         l_i = tl.full([BLOCK_M], 0.0, tl.float32)
         acc = tl.full([BLOCK_M, BLOCK_DV], 0.0, tl.float32)
-        if not WINDOWED:
-            for n0 in tl.range(start, middle, BLOCK_N, num_stages=STAGES):
+        # First the keys that every query sees, without a mask; with a window there are none.
+        for masked in tl.static_range(WINDOWED, 2):
+            for n0 in tl.range(
+                middle if masked == 1 else start,
+                stop if masked == 1 else middle,
+                BLOCK_N,
+                num_stages=STAGES,
+            ):
                 acc, m_i, l_i = attend(
                     acc,
                     m_i,
@@ -138,47 +144,12 @@ def extend_kernel(
                     BLOCK_M,
                     BLOCK_N,
                     SHARED_KV,
-                    False,
-                    False,
-                    False,
+                    masked == 1,
+                    masked == 1 and (LIMITS or CAUSAL),
+                    masked == 1 and WINDOWED,
                     False,
                     CAPPED,
                 )
-        for n0 in tl.range(middle, stop, BLOCK_N, num_stages=STAGES):
-            acc, m_i, l_i = attend(
-                acc,
-                m_i,
-                l_i,
-                q1,
-                q2,
-                k_base,
-                v_base,
-                row_base,
-                stride_ks,
-                stride_vs,
-                n0,
-                stop,
-                q_pos,
-                limit,
-                q_pos,
-                0,
-                scale,
-                cap,
-                window,
-                DK,
-                DV,
-                D1,
-                D2,
-                BLOCK_DV,
-                BLOCK_M,
-                BLOCK_N,
-                SHARED_KV,
-                True,
-                LIMITS or CAUSAL,
-                WINDOWED,
-                False,
-                CAPPED,
-            )
 
         if SINKS:
             sink = tl.load(sinks + head, mask=ok, other=0.0).to(tl.float32) * LOG2E
