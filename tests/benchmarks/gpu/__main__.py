@@ -42,6 +42,8 @@ KINDS = ("decode", "decode_fp8", "extend", "mla_decode")
 #: Backends that gather or compile anew in every pass; there is no graph to replay.
 EAGER = frozenset({"torch_native", "flex_attention"})
 
+PACKAGES = ("triton", "flashinfer-python", "sgl-flash-mla", "flash-attn-4", "sglang-kernel")
+
 
 def workloads(which: str) -> Iterator[tuple[str, Request, int, int]]:
     """(name, request, batch size, context) of each workload."""
@@ -150,7 +152,7 @@ def describe(row: dict[str, Any]) -> str:
 def machine() -> dict[str, Any]:
     """Device, versions and date."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    for package in ("triton", "flashinfer-python", "sgl-flash-mla", "flash-attn-4"):
+    for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

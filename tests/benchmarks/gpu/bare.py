@@ -6,6 +6,7 @@ kernel as the adapter beside it: a decode is planned for graphs, an extend for i
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 
 import torch
@@ -149,6 +150,36 @@ def _prefill(kind: str) -> Callable[[Workload], Call]:
     return maker
 
 
+def _fa3(work: Workload) -> Call:
+    """`sgl_kernel`'s FlashAttention-3 where it is installed, as the adapter chooses."""
+    if importlib.util.find_spec("sgl_kernel") is None:
+        return _prefill("fa3")(work)
+    from sgl_kernel.flash_attn import flash_attn_with_kvcache
+
+    _, _, _, table = _pages(work)
+    keys, values = _paged(work)
+    layer = work.layer
+    lens = torch.tensor([0, *work.batch.query_lens_cpu], dtype=torch.int32)
+    bounds = lens.cumsum(0).to("cuda", torch.int32)
+    options: dict[str, torch.Tensor] = {}
+    if keys.dtype is torch.float8_e4m3fn:
+        shape = (work.batch.batch_size, layer.tp_k_head_num)
+        options = {
+            "k_descale": torch.full(shape, layer.k_scale, device="cuda"),
+            "v_descale": torch.full(shape, layer.v_scale, device="cuda"),
+        }
+
+    def call() -> object:
+        q = work.q.clamp(-448, 448).to(keys.dtype) if options else work.q
+        return flash_attn_with_kvcache(
+            q, keys, values, page_table=table, cache_seqlens=work.batch.seq_lens,
+            cu_seqlens_q=bounds, max_seqlen_q=int(lens.max()), softmax_scale=layer.scaling,
+            causal=True, **options,
+        )  # fmt: skip
+
+    return call
+
+
 def _xqa_decode(work: Workload) -> Call:
     import flashinfer
 
@@ -262,8 +293,8 @@ _CALLS: dict[tuple[str, str, str], Callable[[Workload], Call]] = {
     ("flashinfer", "mha", "extend"): _prefill("fa2"),
     # `auto` is fa3 on Hopper, as in the adapter.
     ("flashinfer", "mla", "decode"): _mla("auto"),
-    ("fa3", "mha", "decode"): _prefill("fa3"),
-    ("fa3", "mha", "extend"): _prefill("fa3"),
+    ("fa3", "mha", "decode"): _fa3,
+    ("fa3", "mha", "extend"): _fa3,
     ("fa3", "mla", "decode"): _mla("fa3"),
     ("fa4", "mha", "decode"): _fa4,
     ("fa4", "mha", "extend"): _fa4,

@@ -11,8 +11,10 @@ import torch
 #: Bytes written between replays; more than any L2 cache so far.
 _FLUSH = 256 << 20
 #: Replays before a timed one. Few programs leave most multiprocessors without the kernel's code:
-#: XQA's 32 at 1 x 1,024 took 17.5 us after one replay, 14.2 after three and 13.5 after five.
+#: XQA's 32 at 1 x 1,024 took 17.5 us after one replay, 14.2 after three and 13.5 after five. A run
+#: that is longer than this many milliseconds has warmed itself after one.
 _BEFORE = 5
+_LONG_MS = 1.0
 
 
 def graph_of(fn: Callable[[], object]) -> torch.cuda.CUDAGraph:
@@ -41,13 +43,14 @@ def nodes_of(graph: torch.cuda.CUDAGraph) -> int:
 
 
 def medians(
-    runs: dict[str, Callable[[], object]], *, seconds: float = 0.3, least: int = 15
+    runs: dict[str, Callable[[], object]], *, seconds: float = 0.3, least: int = 40
 ) -> dict[str, float]:
     """Median milliseconds of each run, taken in turns so that a drift of clocks hits all alike.
 
     Each timed run comes after some of itself and a flush of the L2 cache: data are cold for all,
     and instructions equally warm, whichever kernel had the turn before. The order turns round after
-    each round, so that neither of two alike is always the one that follows the other.
+    each round, and rounds are even in number, so that neither of two alike follows the other more
+    often: after a kernel that draws much power, clocks are lower.
     """
     flush = torch.empty(_FLUSH, dtype=torch.int8, device="cuda")
     for run in runs.values():
@@ -55,15 +58,16 @@ def medians(
             run()
     torch.cuda.synchronize()
     first = {name: _once(run, flush) for name, run in runs.items()}
-    each = (1 + _BEFORE) * sum(first.values())
-    rounds = max(least, min(300, int(seconds * 1e3 / max(1e-3, each))))
+    before = {name: 1 if ms > _LONG_MS else _BEFORE for name, ms in first.items()}
+    each = sum((1 + before[name]) * ms for name, ms in first.items())
+    rounds = max(least, min(300, int(seconds * 1e3 / max(1e-3, each)))) // 2 * 2
     events: dict[str, list[tuple[torch.cuda.Event, torch.cuda.Event]]] = {n: [] for n in runs}
     order = list(runs.items())
     for _ in range(rounds):
         order.reverse()
         for name, run in order:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            for _ in range(_BEFORE):
+            for _ in range(before[name]):
                 run()
             flush.zero_()
             start.record()
