@@ -23,7 +23,7 @@ def compile_bundled(folder: Path) -> dict[str, Json]:
     asked = read_model(folder / "bundled.yaml", BundledFile)
     problems: list[str] = []
     files: dict[str, list[Json]] = {}
-    for path in sorted((folder / "evidence").glob("*.json")):
+    for path in sorted((folder / "evidence").glob("*.json"), key=lambda path: path.stem):
         try:
             files[path.stem] = evidence.read(path)
         except MatrixDataError as error:
@@ -80,6 +80,7 @@ def _unknown_in(
     problems = []
     if known.families is not None and family not in known.families:
         problems.append(f"{place}: the cell is not for {family}")
-    if cell.probe is not None and cell.probe not in files:
-        problems.append(f"{place}: no evidence file {cell.probe}.json")
+    problems += [
+        f"{place}: no evidence file {name}.json" for name in cell.probe or () if name not in files
+    ]
     return problems

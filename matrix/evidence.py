@@ -210,11 +210,12 @@ def verdict(seen: Iterable[Mapping[str, Any]]) -> str:
     return next((kind for kind in ("right", "refused") if total[kind]), "unavailable")
 
 
-def support(probes: Mapping[str, Sequence[Json]], file: str) -> Json:
-    """The cell that probes make: `probe` is the evidence file's name.
+def support(probes: Mapping[str, Sequence[Json]], files: Sequence[str]) -> Json:
+    """The cell that probes make: `probe` names the evidence files.
 
     Wrong and crashed probes make no cell: they give `support: bad`, which no matrix may say.
     """
+    source = list(files)
     verdicts = {name: verdict(seen) for name, seen in probes.items()}
     if any(kind in BAD for kind in verdicts.values()):
         return {"support": "bad"}
@@ -223,11 +224,11 @@ def support(probes: Mapping[str, Sequence[Json]], file: str) -> Json:
     if not right and not refused:
         return {"support": "untested"}
     if not refused:
-        return {"support": "yes", "probe": file}
+        return {"support": "yes", "probe": source}
     if not right:
-        return {"support": "no", "probe": file}
+        return {"support": "no", "probe": source}
     return {
-        "support": "partial", "when": _in_words(right, refused), "refuses": refused, "probe": file
+        "support": "partial", "when": _in_words(right, refused), "refuses": refused, "probe": source
     }  # fmt: skip
 
 

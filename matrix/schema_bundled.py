@@ -72,7 +72,7 @@ class BundledSupport(Strict):
     support: Support
     when: str | None = Field(None, description="what a partial cell carries, in words")
     refuses: list[str] | None = Field(None, description="probes that a partial cell refuses")
-    probe: str | None = Field(None, description="evidence file, without folder and ending")
+    probe: list[str] | None = Field(None, description="evidence files, without folder and ending")
 
     @model_validator(mode="after")
     def _complete(self) -> BundledSupport:

@@ -200,7 +200,7 @@ def _say(cell: Json | None) -> str:
     text = str(cell["support"])
     if cell["support"] == "partial":
         text += f" ({cell['when']}; refused: {', '.join(cell['refuses'])})"
-    return text + (f" by {cell['probe']}.json" if cell.get("probe") else "")
+    return text + (f" by {', '.join(cell['probe'])}" if cell.get("probe") else "")
 
 
 def _evidence(

@@ -8,7 +8,7 @@ the engine refuses what the kernels carry, nothing is contradicted: both are sai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -117,7 +117,7 @@ def _tested(
     """The probes behind a bundled cell, and the runs that saw them."""
     runs = [
         run
-        for run in evidence_runs(bundled, said.get("probe"), architecture)
+        for run in evidence_runs(bundled, said.get("probe", ()), architecture)
         if cell in run["backends"].get(driver, {}).get(family, {})
     ]
     probes: dict[str, list[Json]] = {}
@@ -127,10 +127,11 @@ def _tested(
     return probes, runs
 
 
-def evidence_runs(bundled: Release, file: str | None, architecture: str) -> list[Json]:
-    """The runs of an evidence file on an architecture."""
+def evidence_runs(bundled: Release, files: Iterable[str], architecture: str) -> list[Json]:
+    """The runs of evidence files on an architecture."""
     return [
         run
+        for file in files
         for run in bundled["evidence"].get(file, ())
         if run["machine"]["architecture"] == architecture
     ]

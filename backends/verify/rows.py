@@ -59,15 +59,12 @@ def _cells(
     cells = {}
     for cell in found.cells:
         if cell in seen:
-            stem = next(
-                (
-                    stem
-                    for stem, each in runs.items()
-                    if cell in evidence.probes_of(each, backend, family)
-                ),
-                "",
-            )
-            cells[cell] = evidence.support(seen[cell], stem)
+            stems = [
+                stem
+                for stem, each in runs.items()
+                if cell in evidence.probes_of(each, backend, family)
+            ]
+            cells[cell] = evidence.support(seen[cell], stems)
     return cells
 
 
@@ -93,7 +90,7 @@ def _flow(cell: Json) -> str:
     if "refuses" in cell:
         parts.append(f"refuses: [{', '.join(json.dumps(name) for name in cell['refuses'])}]")
     if "probe" in cell:
-        parts.append(f"probe: {cell['probe']}")
+        parts.append(f"probe: [{', '.join(cell['probe'])}]")
     return "{" + ", ".join(parts) + "}"
 
 

@@ -79,12 +79,12 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
 
 def proof(bundled: Release, row: Row, cell: str) -> Json | None:
     """What a cell rests on: machines, versions, dates, probes and the worst error."""
-    file = row.cells[cell].get("probe")
-    if file is None:
+    files = row.cells[cell].get("probe")
+    if files is None:
         return None
     runs = [
         run
-        for run in evidence_runs(bundled, file, row.architecture)
+        for run in evidence_runs(bundled, files, row.architecture)
         if cell in run["backends"].get(row.backend, {}).get(row.family, {})
     ]
     probes: dict[str, list[Json]] = {}
@@ -99,7 +99,7 @@ def proof(bundled: Release, row: Row, cell: str) -> Json | None:
     ]
     worst = max(errors, key=lambda pair: pair[0] / pair[1]) if errors else None
     return {
-        "file": f"evidence/{file}.json",
+        "files": [f"evidence/{file}.json" for file in files],
         "machines": [
             {**run["machine"], "date": run["date"], "versions": run["versions"],
              "seeds": len(run["seeds"])}
@@ -254,8 +254,8 @@ def _details(
     if all(cell["support"] == "untested" for cell in row.cells.values()):
         yield "  untested: there is no evidence from this architecture"
         return
-    files = dict.fromkeys(cell.get("probe") for cell in row.cells.values())
-    runs = [run for file in files for run in evidence_runs(bundled, file, row.architecture)]
+    files = dict.fromkeys(file for cell in row.cells.values() for file in cell.get("probe", ()))
+    runs = evidence_runs(bundled, files, row.architecture)
     yield from machine_lines(
         machine_of(run) for run in runs if row.family in run["backends"].get(row.backend, {})
     )

@@ -408,7 +408,7 @@ def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if support != cell["support"]:
             flipped: dict[str, Any] = {"support": support}
             if support != "untested":
-                flipped["probe"] = cell.get("probe", "cpu")
+                flipped["probe"] = cell.get("probe", ["cpu"])
             if support == "partial":
                 flipped |= {"when": "decode", "refuses": ["extend"]}
             yield flipped
@@ -424,7 +424,7 @@ def flips(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 changed_name = bumped(name, number)
                 yield {**cell, "refuses": [*refuses[:place], changed_name, *refuses[place + 1 :]]}
     if "probe" in cell:
-        yield {**cell, "probe": "elsewhere"}
+        yield {**cell, "probe": [*cell["probe"], "elsewhere"]}
 
 
 def test_flipping_any_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +440,7 @@ def test_flipping_any_cell_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         place = f"{backend} {family} {architecture}"
         here = rows[backend][family]
         if cell is None:
-            here[architecture] = {"decode": {"support": "yes", "probe": "cpu"}}
+            here[architecture] = {"decode": {"support": "yes", "probe": ["cpu"]}}
             assert any(p.startswith(place) for p in found(rows, backend))
             count += 1
             continue
