@@ -10,12 +10,22 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from .schema import Strict
 from .schema_backends import Support
 
 Family = Literal["mha", "mla"]
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("control characters: a file from elsewhere is printed as it is")
+    return text
+
+
+#: Text that a terminal can be given; evidence comes from other machines.
+Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class BundledCell(Strict):
@@ -94,7 +104,7 @@ class BundledBackendFile(Strict):
 class ProbeEvidence(Strict):
     """How often a probe came out in which way, and the worst that was seen."""
 
-    call: str = Field(description="the call that the probe became, in words")
+    call: Line = Field(description="the call that the probe became, in words")
     right: int = Field(0, ge=0)
     refused: int = Field(0, ge=0)
     wrong: int = Field(0, ge=0)
@@ -109,7 +119,7 @@ class ProbeEvidence(Strict):
     tolerance: float | None = Field(
         None, gt=0, lt=1, allow_inf_nan=False, description="at 1, zeros would pass for any output"
     )
-    text: str | None = Field(None, description="reasons of a refusal, or what went wrong")
+    text: Line | None = Field(None, description="reasons of a refusal, or what went wrong")
 
     @property
     def outcomes(self) -> int:
@@ -129,9 +139,9 @@ class ProbeEvidence(Strict):
 
 class Machine(Strict):
     architecture: str
-    device: str
+    device: Line
     capability: tuple[int, int] | None = None
-    system: str
+    system: Line
 
     @model_validator(mode="after")
     def _named(self) -> Machine:
@@ -147,17 +157,17 @@ class EvidenceRun(Strict):
     date: str = Field(
         pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$", description="UTC"
     )
-    tool: str
-    probes: str = Field(description="digest of the cells and bases it was made with")
+    tool: Line
+    probes: Line = Field(description="digest of the cells and bases it was made with")
     machine: Machine
-    versions: dict[str, str]
+    versions: dict[Line, Line]
     seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(
         description="consecutive ones; each probe counts the first of them"
     )
-    backends: dict[str, dict[Family, dict[str, dict[str, ProbeEvidence]]]] = Field(
+    backends: dict[Line, dict[Family, dict[Line, dict[Line, ProbeEvidence]]]] = Field(
         description="backend -> family -> cell -> probe"
     )
-    not_run: dict[str, str] = Field(default_factory=dict, description="backend -> why")
+    not_run: dict[Line, Line] = Field(default_factory=dict, description="backend -> why")
 
     @field_validator("date")
     @classmethod

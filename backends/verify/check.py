@@ -20,6 +20,8 @@ from .probes import Catalogue, plan
 from .rows import rows_of
 
 Json = dict[str, Any]
+#: Probes without evidence that are named; the rest are counted.
+_LISTED = 3
 Declared = Mapping[str, Capabilities]
 
 
@@ -246,6 +248,7 @@ def _declared(
         for cell, probes in evidence.probes_of(runs, capabilities.name, family).items()
         for name, each in probes.items()
     }
+    missing: dict[tuple[str, str], list[str]] = {}
     for key in dict.fromkeys([*planned, *seen]):
         family, cell, name = key
         if not scope.asks(cell):
@@ -262,7 +265,7 @@ def _declared(
             texts = [one["text"] for one in seen[key] if one.get("text")]
             yield f"{where}: {verdict}: {'; '.join(texts) or 'without a reason'}"
         elif verdict is None:
-            yield f"{where}: no evidence; run verify there again"
+            missing.setdefault((family, cell), []).append(name)
         elif key not in planned:
             yield f"{where}: evidence of a probe that is no more; run verify there again"
         elif planned[key] and verdict == "right":
@@ -272,6 +275,10 @@ def _declared(
         elif verdict == "refused":
             told = {one["text"] for one in seen[key] if one.get("text")}
             yield from _other_numbers(where, "; ".join(planned[key]), told)
+    for (family, cell), names in missing.items():
+        listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+        what = f"{len(names)} probe{'s' if len(names) > 1 else ''}: {listed}"
+        yield f"{place} {family} {cell}: no evidence of {what}; run verify there again"
 
 
 def _other_numbers(where: str, reason: str, texts: Collection[str]) -> Iterator[str]:

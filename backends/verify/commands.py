@@ -52,6 +52,15 @@ class Asked:
     resume: Path | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A run that is over: its evidence, probes left out, and whether someone stopped it."""
+
+    run: dict[str, Any]
+    left_out: Sequence[TaskKey]
+    stopped: bool
+
+
 def run(asked: Asked) -> int:
     """Run what is asked for, or hold evidence files against the matrix."""
     release = newest()
@@ -67,7 +76,8 @@ def run(asked: Asked) -> int:
     here = _here(asked.device)
     others, earlier = resume.found(asked.resume, here, found.digest)
     with _ended_like_an_interrupt():
-        made, stopped = _run(asked, found, names, cells, here, earlier)
+        outcome = _run(asked, found, names, cells, here, earlier)
+        made = outcome.run
         # A disk that fills up meanwhile costs the file, not what is printed.
         unwritten = _written(asked.output_file, [*others, made])
     bad = [f"{place}: {text}" for place, text in _bad(made)]
@@ -82,12 +92,12 @@ def run(asked: Asked) -> int:
         for problem in problems:
             print(problem, file=sys.stderr)
     else:
-        report.text(made, found, differences, verbose=not asked.quiet)
+        report.text(made, found, differences, verbose=not asked.quiet, left_out=outcome.left_out)
         if asked.check:
             _say_checked(differences, check.notes(made, release))
     if unwritten is not None:
         raise unwritten
-    if stopped:
+    if outcome.stopped:
         raise KeyboardInterrupt
     return EXIT_FINDINGS if problems else EXIT_CLEAN
 
@@ -248,9 +258,8 @@ def _run(
     cells: tuple[str, ...] | None,
     here: machine.Here,
     earlier: dict[str, Any] | None,
-) -> tuple[dict[str, Any], bool]:
-    """Run the backends that can run here: the evidence, with that of an earlier run, and whether
-    someone stopped it.
+) -> _Ended:
+    """Run the backends that can run here; the evidence is with that of an earlier run.
 
     Raises:
         KeyboardInterrupt: someone did before there was any evidence.
@@ -282,16 +291,18 @@ def _run(
     progress.done()
     if not results and stopped:
         raise KeyboardInterrupt
-    known = len({task.key for task in tasks} & ({result.task.key for result in results} | set(had)))
-    if known < len(tasks) or stopped:
+    known = {result.task.key for result in results} | set(had)
+    left_out = [task.key for task in tasks if task.key not in known]
+    if left_out or stopped:
         why = "stopped" if stopped else "the budget is spent"
-        left_out = f"{len(tasks) - known} of {len(tasks)} probes are left out"
+        how_many = f"{len(left_out)} of {len(tasks)} probes are left out"
         kept = f"; --resume {asked.output_file} goes on"
         lost = "; nothing is kept, for want of --output-file" if stopped else ""
         further = kept if asked.output_file else lost
-        print(f"note: {why}: {left_out}{further}", file=sys.stderr)
+        print(f"note: {why}: {how_many}{further}", file=sys.stderr)
     made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
-    return made if earlier is None else resume.joined(earlier, made), stopped
+    run = made if earlier is None else resume.joined(earlier, made)
+    return _Ended(run, left_out, stopped)
 
 
 @contextmanager

@@ -12,6 +12,10 @@ LEGEND = (
     "? untested   ❌ wrong or crashed   blank: not asked"
 )
 
+#: Beside the mark of a cell whose probes were not all run: what it says is of a part.
+UNFINISHED = "…"
+UNFINISHED_LEGEND = f"{UNFINISHED} not all of the cell's probes were run"
+
 
 def cells_in_words(
     cells: Mapping[str, Mapping[str, Any]], shown: Iterable[str], *, markdown: bool = False

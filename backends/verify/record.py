@@ -66,9 +66,9 @@ def _probe(result: Result, capabilities: Capabilities) -> Json:
     bad = next(((seed, o) for seed, o in result.outcomes if o.kind in BAD), None)
     texts = [outcome.text for outcome in outcomes if outcome.text]
     if bad is not None:
-        out["text"] = f"seed {bad[0]}: {bad[1].text}"[:LONGEST_TEXT]
+        out["text"] = _line(f"seed {bad[0]}: {bad[1].text}")
     elif texts:
-        out["text"] = texts[0][:LONGEST_TEXT]
+        out["text"] = _line(texts[0])
     if any(outcome.kind == RIGHT for outcome in outcomes) or bad is not None:
         key = request.dtype, request.kv_dtype
         errors = [o.error for o in outcomes if o.error is not None and math.isfinite(o.error)]
@@ -79,6 +79,12 @@ def _probe(result: Result, capabilities: Capabilities) -> Json:
             out["row"] = _short(max(rows))
         out["tolerance"] = capabilities.tolerances.get(key) or tolerance_of(*key)
     return out
+
+
+def _line(text: str) -> str:
+    """A reason as evidence keeps it: one line, whatever a compiler has put into it."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(plain.split())[:LONGEST_TEXT]
 
 
 def _short(value: float) -> float:

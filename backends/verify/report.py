@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 from ...matrix import evidence
-from .marks import LEGEND, MARKS, cells_in_words
+from .marks import LEGEND, MARKS, UNFINISHED, UNFINISHED_LEGEND, cells_in_words
+from .pool import TaskKey
 from .probes import Catalogue
 
 Json = dict[str, Any]
 
 
-def table(run: Json, found: Catalogue, stream: TextIO) -> None:
-    """Print the run as a table, a row a cell."""
+def table(
+    run: Json, found: Catalogue, stream: TextIO, *, left_out: Collection[TaskKey] = ()
+) -> None:
+    """Print the run as a table, a row a cell; cells with probes that were left out are marked."""
     from rich.console import Console
     from rich.table import Table
 
@@ -33,10 +36,12 @@ def table(run: Json, found: Catalogue, stream: TextIO) -> None:
     for backend, family in columns:
         grid.add_column(f"{backend}\n{family}", justify="center", overflow="fold")
     grid.add_column("worst error", justify="right")
+    unfinished = {key[:3] for key in left_out}
     group = None
     for cell in found.cells.values():
         shown = [run["backends"][backend][family].get(cell.name, {}) for backend, family in columns]
-        if not any(shown):
+        open_ones = [(backend, family, cell.name) in unfinished for backend, family in columns]
+        if not any(shown) and not any(open_ones):
             continue
         if cell.group != group:
             grid.add_section()
@@ -46,12 +51,17 @@ def table(run: Json, found: Catalogue, stream: TextIO) -> None:
         ]
         grid.add_row(
             cell.name,
-            *(mark(probes) for probes in shown),
+            *(
+                f"{mark(probes)} {UNFINISHED}".strip() if is_open else mark(probes)
+                for probes, is_open in zip(shown, open_ones, strict=True)
+            ),
             f"{max(worst):.1e}" if worst else "",
         )
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 200)
     console.print(grid)
     print(LEGEND, file=stream)
+    if unfinished:
+        print(UNFINISHED_LEGEND, file=stream)
 
 
 def _seeds(seeds: Sequence[int]) -> str:
@@ -113,9 +123,16 @@ def reasons(run: Json, found: Catalogue) -> Iterator[str]:
         yield f"{backend} does not run here: {why}"
 
 
-def text(run: Json, found: Catalogue, problems: Iterable[str], *, verbose: bool = True) -> None:
-    """Print a run with its reasons and problems."""
-    table(run, found, sys.stdout)
+def text(
+    run: Json,
+    found: Catalogue,
+    problems: Iterable[str],
+    *,
+    verbose: bool = True,
+    left_out: Collection[TaskKey] = (),
+) -> None:
+    """Print a run with its reasons and problems; `left_out`: probes that it did not come to."""
+    table(run, found, sys.stdout, left_out=left_out)
     if verbose:
         asked = {cell for _, _, cell, _, _ in every_probe(run)}
         titles = {name: {"title": cell.title} for name, cell in found.cells.items()}

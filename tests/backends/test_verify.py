@@ -19,6 +19,7 @@ from attn_lint.backends.interface.capabilities import Capabilities
 from attn_lint.backends.torch_native.capabilities import CAPABILITIES
 from attn_lint.backends.verify.board import Board, Piece, ends_of, groups_of
 from attn_lint.backends.verify.commands import newest
+from attn_lint.backends.verify.marks import UNFINISHED_LEGEND
 from attn_lint.backends.verify.outcome import Outcome
 from attn_lint.backends.verify.pool import Result, Settings, Worker, run_all
 from attn_lint.backends.verify.probes import Task, catalogue, plan
@@ -143,7 +144,13 @@ def test_a_budget_that_is_spent_is_said_and_evidence_lists_what_was_run(
     assert guarded(dispatch, ["verify", *words]) == 0
     (made,) = evidence.read(path)
     assert made["seeds"] == [0]
-    assert "the budget is spent: 11 of 12 probes are left out" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert "the budget is spent: 11 of 12 probes are left out" in told.err
+    # What a cell shows is of a part of its probes, and a cell that was not come to is no blank.
+    marks = {line.split()[0]: line for line in told.out.splitlines() if "│" in line}
+    assert "…" in marks["decode"]
+    assert "…" in marks["idle"]
+    assert UNFINISHED_LEGEND in told.out
 
 
 def test_a_deadline_leaves_out_what_it_must() -> None:

@@ -193,6 +193,9 @@ H100 = {"architecture": "sm90", "device": "H100", "capability": [9, 0], "system"
         (document(probe(right=1, error="1e-7", tolerance=0.02)), "decode.decode.error"),
         (document(machine={**H100, "capability": ["9", "0"]}), "runs.0.machine.capability.0"),
         (document({"call": "\ud800", "right": 1}), "hex escape at line 1 column"),
+        (document(not_run={"x\x1b[2J": "x"}), "control characters"),
+        (document(probe(refused=1, text="a\rb")), "decode.decode.text: .*control characters"),
+        (document(versions={"torch": "2\n"}), "versions.torch: .*control characters"),
         (document(not_run={"\ud800": "x"}), "hex escape at line 1 column"),
         ('{"schema": true, "runs": []}', "evidence of schema True; this reads 1"),
         ('{"schema": 1.0, "runs": []}', "evidence of schema 1.0; this reads 1"),
@@ -546,7 +549,27 @@ def test_a_new_probe_makes_evidence_stale() -> None:
         "bundled", RELEASE.name, {**changed(RELEASE["rows"])._sections, "bundled": data}
     )
     problems = check.committed(release, catalogue(data), CAPABILITIES)
-    assert any("[decode page_size=48]: no evidence" in p for p in problems)
+    assert any("no evidence of 1 probe: decode page_size=48;" in p for p in problems)
+
+
+def test_missing_probes_are_told_a_cell_at_a_time() -> None:
+    files = copy.deepcopy(RELEASE["evidence"])
+    release = Release(
+        "bundled", RELEASE.name, {**changed(RELEASE["rows"])._sections, "evidence": files}
+    )
+    cells = files["cpu"][0]["backends"]["torch_native"]["mha"]
+    (first, *rest) = cells["page_sizes"]
+    assert len(rest) > 3
+    for name in rest:
+        del cells["page_sizes"][name]
+    (told,) = [
+        problem
+        for problem in check.committed(release, FOUND, CAPABILITIES, check.Scope(["torch_native"]))
+        if "no evidence of" in problem
+    ]
+    assert told.startswith(f"torch_native cpu mha page_sizes: no evidence of {len(rest)} probes: ")
+    assert rest[0] in told
+    assert first not in told.replace(", ", " ").split()
 
 
 def test_evidence_with_a_wrong_probe_never_passes(tmp_path: Path) -> None:
