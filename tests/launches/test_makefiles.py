@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +52,4 @@ def test_what_make_starts_is_read(
 
 def test_variables_that_grow_without_end(tmp_path: Path) -> None:
     grown = "".join(f"A{n} = {f'$(A{n + 1}) ' * 100}\n" for n in range(20))
-    begin = time.process_time()
     RUNNER.extract("Makefile", f"{grown}B = $(B)$(B)\nall:\n\t{L} $(A0) $(B)\n")
-    assert time.process_time() - begin < 5
