@@ -8,8 +8,10 @@ import gc
 import importlib.metadata
 import json
 import platform
+import statistics
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -41,6 +43,8 @@ MLA_DECODE = ((16, 8192), (64, 8192))
 KINDS = ("decode", "decode_fp8", "extend", "mla_decode")
 #: Backends that gather or compile anew in every pass; there is no graph to replay.
 EAGER = frozenset({"torch_native", "flex_attention"})
+#: Largest ‖a - b‖/‖b‖ of an adapter's answer and the bare call's: rounding of bf16.
+ALIKE = 1e-2
 
 PACKAGES = ("triton", "flashinfer-python", "sgl-flash-mla", "flash-attn-4", "sglang-kernel")
 
@@ -78,10 +82,36 @@ def sync_free(backend: AttentionBackend, work: Workload) -> None:
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        backend.init_forward_metadata_out_graph(work.batch)
-        backend.init_forward_metadata_in_graph(work.batch)
+        prepare(backend, work)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def prepare(backend: AttentionBackend, work: Workload) -> None:
+    """What a server does before each replay of a pass."""
+    backend.init_forward_metadata_out_graph(work.batch)
+    backend.init_forward_metadata_in_graph(work.batch)
+
+
+def same(call: Callable[[], Any], other: Callable[[], Any]) -> None:
+    """Raise if an adapter and the bare call beside it don't answer alike."""
+    ours, theirs = call(), other()
+    theirs = theirs[0] if isinstance(theirs, tuple) else theirs
+    a, b = ours.flatten().float(), theirs.flatten().float()
+    apart = float((a - b).norm() / b.norm())
+    if not apart < ALIKE:
+        raise RuntimeError(f"the bare call answers something else: {apart:.1e} apart")
+
+
+def plan_us(backend: AttentionBackend, work: Workload, *, times: int = 30) -> float:
+    """Median microseconds that preparing a pass keeps the host, the device idle at its start."""
+    seen = []
+    for _ in range(times):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        prepare(backend, work)
+        seen.append(time.perf_counter() - start)
+    return statistics.median(seen) * 1e6
 
 
 def measure(names: list[str], which: str) -> list[dict[str, Any]]:
@@ -93,14 +123,19 @@ def measure(names: list[str], which: str) -> list[dict[str, Any]]:
         kept: list[object] = []  # wrappers own the buffers that graphs read
         nodes: dict[str, int] = {}
         notes: dict[str, str] = {}
+        plans: dict[str, float] = {}
         for name in names:
             try:
                 backend, call = adapter(name, work)
+                other = bare.calls_for(name, work)
+                if other is not None:
+                    same(call, other)
+                if request.mode == "decode":
+                    plans[name] = plan_us(backend, work)
                 graph = graph_of(call)
                 kept += [backend, graph]
                 runs[name] = graph.replay
                 nodes[name] = nodes_of(graph)
-                other = bare.calls_for(name, work)
                 if other is not None:
                     graph = graph_of(other)
                     kept += [other, graph]
@@ -119,6 +154,8 @@ def measure(names: list[str], which: str) -> list[dict[str, Any]]:
                 "kv_gb_s": work.kv_bytes / value / 1e6,
                 "tflop_s": work.flops / value / 1e9,
             }  # fmt: skip
+            if name in plans:
+                row["plan_us"] = plans[name]
             if (other_ms := ms.get(f"{name} bare")) is not None:
                 row["times_bare"] = value / other_ms
             if (fa2 := ms.get("flashinfer bare")) is not None:
@@ -142,6 +179,8 @@ def describe(row: dict[str, Any]) -> str:
         f"{row['us']:9.1f} us {row['kv_gb_s']:7.0f} GB/s {row['tflop_s']:6.0f} TFLOP/s",
         f"{row['nodes']} nodes",
     ]
+    if "plan_us" in row:
+        parts.append(f"plan {row['plan_us']:.0f} us")
     if "times_bare" in row:
         parts.append(f"{row['times_bare']:.3f} x bare")
     if "times_fa2" in row:

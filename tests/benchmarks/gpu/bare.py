@@ -190,6 +190,8 @@ def _xqa_decode(work: Workload) -> Call:
     keys, values = _paged(work)
     longest = work.batch.max_kv_len
     layer = work.layer
+    scales = _scales(work)
+    k_scale, v_scale = scales.get("k_scale", 1.0), scales.get("v_scale", 1.0)
 
     def call() -> object:
         return flashinfer.decode.trtllm_batch_decode_with_kv_cache(
@@ -199,8 +201,8 @@ def _xqa_decode(work: Workload) -> Call:
             table,
             lens,
             longest,
-            bmm1_scale=layer.scaling * layer.k_scale,
-            bmm2_scale=layer.v_scale,
+            bmm1_scale=layer.scaling * k_scale,
+            bmm2_scale=v_scale,
             kv_layout="NHD",
             backend="xqa",
             q_len_per_req=1,
