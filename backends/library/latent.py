@@ -16,6 +16,7 @@ from . import modules
 from .graphs import GraphBuffers, GraphPages, Shape
 from .kinds import Kind, kinds_of, kv_buffers, stored_dtype
 from .paging import host_lengths, most_columns, page_list
+from .planning import Planner
 
 
 class LatentWrappers:
@@ -34,6 +35,7 @@ class LatentWrappers:
         self._captured: dict[tuple[Kind, Shape], Any] = {}
         self._buffers: dict[Shape, GraphBuffers] = {}
         self._pages = GraphPages()
+        self._planner = Planner(runner.device)
         self._planned: dict[Kind, Any] = {}
 
     def allocate(self, max_bs: int) -> None:
@@ -49,7 +51,8 @@ class LatentWrappers:
         for kind in self.kinds:
             wrapper = self._wrapper(kind, batch, shape)
             self._planned[kind] = wrapper
-            wrapper.plan(
+            self._planner.plan(
+                wrapper,
                 lengths.qo_indptr,
                 lengths.kv_indptr,
                 pages,

@@ -25,6 +25,7 @@ from .graphs import GraphBuffers, GraphPages, Shape
 from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dtype
 from .masks import flat_mask, pack_trees, packed_bounds
 from .paging import HostLengths, host_lengths, most_columns, page_list
+from .planning import Planner
 
 #: Room to merge split keys in: SGLang's default, above FlashInfer's advice.
 WORKSPACE_BYTES = 384 << 20
@@ -72,6 +73,7 @@ class PagedWrappers:
         self._buffers: dict[Shape, GraphBuffers] = {}
         self._masks: dict[Shape, _Mask] = {}
         self._pages = GraphPages()
+        self._planner = Planner(runner.device)
         self._planned: dict[Kind, _Planned] = {}
         self._fixed: dict[int, tuple[ForwardBatch, object, dict[Kind, _Planned]]] = {}
         self._scale_tensors: dict[int, tuple[torch.Tensor, ...]] = {}
@@ -122,7 +124,8 @@ class PagedWrappers:
     def _plan_decode(
         self, wrapper: Any, kind: Kind, lengths: HostLengths, pages: torch.Tensor
     ) -> None:
-        wrapper.plan(
+        self._planner.plan(
+            wrapper,
             lengths.kv_indptr,
             pages,
             lengths.last_page_len,
@@ -159,7 +162,8 @@ class PagedWrappers:
             bounds = (bounds[0].to(device), bounds[1].to(device))
             last = last.to(device)
             options["custom_mask"] = flat_mask(batch)
-        wrapper.plan(
+        self._planner.plan(
+            wrapper,
             bounds[0],
             bounds[1],
             pages,

@@ -309,3 +309,53 @@ def test_bounds_of_a_generated_extend(captured: bool) -> None:
     ):
         assert seen[name].dtype is torch.int32
         assert seen[name].tolist() == [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+
+
+class Device:
+    """A CUDA device as a planner sees it: a stream whose copies are made when they are waited for.
+
+    Wrappers have one host buffer each, so that none may be planned while a copy of it is queued.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.queued: set[object] = set()
+        self.plans = 0
+        device = self
+
+        class Event:
+            def record(self, stream: object) -> None:
+                assert stream is device
+                self.behind = set(device.queued)
+
+            def synchronize(self) -> None:
+                device.queued -= self.behind
+
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda where: self)
+        for wrapper in (emulated.Prefill, emulated.Decode, emulated.Latent):
+            monkeypatch.setattr(wrapper, "plan", self.queueing(wrapper.plan))
+
+    def queueing(self, plan: Any) -> Any:
+        def queued(wrapper: object, *args: Any, **options: Any) -> None:
+            assert wrapper not in self.queued, "the plan of an earlier pass is overwritten"
+            plan(wrapper, *args, **options)
+            self.queued.add(wrapper)
+            self.plans += 1
+
+        return queued
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("request_", [MHA, replace(MHA, kv_heads=2), MLA], ids=str)
+def test_a_queued_plan_is_not_overwritten(
+    request_: Request, captured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(monkeypatch)
+    scenario = draw(request_, 8, longest=70)
+    backend: Any = create("flashinfer", scenario)
+    backend.init_cuda_graph_state(scenario.batch.batch_size, scenario.batch.num_tokens)
+    backend._engine._planner.device = torch.device("cuda")
+    for _ in range(3):
+        backend.init_forward_metadata_out_graph(scenario.batch, in_capture=captured)
+    assert device.plans == 3
+    assert device.queued  # nothing waits for the last one
