@@ -110,9 +110,18 @@ class TritonAttnBackend(AttentionBackend):
             batch.seq_lens,
             batch.req_pool_indices,
             extra=queries if verify else 0,
-            reach=queries + kind.window if kind.window >= 0 else None,
+            reach=self._reach(kind, queries),
         )
         self._splits[kind] = split
+
+    def _reach(self, kind: _Kind, queries: int) -> int | None:
+        """How many of a request's last keys its queries see, None for all.
+
+        No more than a request can have: a sum beyond int32 would be another type to the kernel.
+        """
+        if kind.window < 0:
+            return None
+        return min(queries + kind.window, self.req_to_token_pool.max_context_len)
 
     def _new_split(self, kind: _Kind, batch: int, queries: int) -> _Split:
         shape = kind.shape

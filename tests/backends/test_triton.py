@@ -215,6 +215,37 @@ def test_kernels_compile_for_a_gpu_that_is_not_here() -> None:
     assert done.stdout.count("kernels") == 1
 
 
+@pytest.mark.parametrize("mode", [{"mode": "decode"}, CHAIN, EXTEND], ids=lambda m: m["mode"])
+def test_the_widest_windows_compile_and_see_all(mode: dict[str, object]) -> None:
+    """Compiled for a GPU, an integer beyond int32 changes types that the interpreter hasn't."""
+    code = (
+        "from tests.backends.test_triton import *\n"
+        "from tests.benchmarks.tune.compiling import Kernels, _Warm, _kernels\n"
+        f"drawn = draw(replace(BASE, window=True, **{mode!r}), 1, longest=40, window=2**31 - 1)\n"
+        "backend = create_backend('triton', drawn.runner)\n"
+        "found = []\n"
+        "backend._kernels = Kernels(False, *(_Warm(k, found) for k in _kernels(90)[1:]))\n"
+        "backend.init_forward_metadata(drawn.batch)\n"
+        "backend.forward(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)\n"
+        "print(len(found), 'kernels')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOM.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    kernels = 2 if mode is EXTEND else 3
+    assert done.stdout == f"{kernels} kernels\n"
+    drawn = draw(replace(BASE, window=True, **mode), 1, longest=40, window=2**31 - 1)  # type: ignore[arg-type]
+    backend = create_backend("triton", drawn.runner)
+    backend.init_forward_metadata(drawn.batch)
+    out = backend.forward(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)
+    assert relative_error(out, attention(drawn.q, drawn.layer, drawn.batch)) < 2e-2
+
+
 def guarded(tensor: torch.Tensor, poison: float) -> tuple[torch.Tensor, torch.Tensor]:
     """A copy with a page of poison before and after it, and the whole of that."""
     guard = 4096
