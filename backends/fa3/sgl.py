@@ -9,11 +9,10 @@ import torch
 
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
-from ..library.kinds import kv_buffers, scales_of
+from ..library.kinds import kv_buffers
+from ..library.scales import ScaleTensors, to_e4m3
 from ..library.tables import TabledPass
 from ..library.varlen import QUERY_BOUNDS, VarlenEngine
-
-_E4M3_LARGEST = 448.0
 
 
 class SglKernel(VarlenEngine):
@@ -22,7 +21,7 @@ class SglKernel(VarlenEngine):
     def __init__(self, runner: ModelRunner, library: Any = None) -> None:
         super().__init__(runner)
         self.library = library or importlib.import_module("sgl_kernel.flash_attn")
-        self._descales: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._scales = ScaleTensors(runner)
 
     def _call(
         self,
@@ -34,8 +33,10 @@ class SglKernel(VarlenEngine):
         k, v = kv_buffers(self.pool, layer.layer_id)
         options: dict[str, Any] = {}
         if self.pool.kv_cache_dtype == "fp8_e4m3":
-            q = q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(torch.float8_e4m3fn)
-            options["k_descale"], options["v_descale"] = self._descale(layer, now.kv_lens.shape[0])
+            q = to_e4m3(q)
+            # One row of [batch, key heads] stands for all.
+            _, *scales = (x.expand(len(now.kv_lens), -1) for x in self._scales.of(layer))
+            options["k_descale"], options["v_descale"] = scales
         window = layer.sliding_window_size
         right = 0 if layer.is_causal else -1
         out: torch.Tensor = self.library.flash_attn_with_kvcache(
@@ -54,15 +55,3 @@ class SglKernel(VarlenEngine):
             **options,
         )
         return out.to(self.runner.dtype)
-
-    def _descale(self, layer: AttentionLayer, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scales as the kernel reads them: [batch, key heads], here one number."""
-        key = (layer.layer_id, batch)
-        if key not in self._descales:
-            shape = (batch, layer.tp_k_head_num)
-            k, v = (
-                torch.full(shape, scale, dtype=torch.float32, device=self.runner.device)
-                for scale in scales_of(layer, self.pool)
-            )
-            self._descales[key] = (k, v)
-        return self._descales[key]

@@ -14,12 +14,11 @@ from ..interface.capabilities import Refusal
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..library import latent, modules, paged
-from ..library.kinds import kv_buffers, scales_of
+from ..library.kinds import kv_buffers
+from ..library.scales import ScaleTensors, to_e4m3
 from ..library.tables import PassTables, TabledPass
 from ..library.warm import warm_up
 from .capabilities import CAPABILITIES
-
-_E4M3_LARGEST = 448.0
 
 
 class FlashMLABackend(AttentionBackend):
@@ -38,7 +37,7 @@ class FlashMLABackend(AttentionBackend):
         self._pass: TabledPass | None = None
         #: How keys are split, by number of query heads; made on the device, in graphs too.
         self._schedules: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._descales: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._scales = ScaleTensors(runner)
 
     def refusals(
         self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
@@ -112,9 +111,11 @@ class FlashMLABackend(AttentionBackend):
         schedule.tile_scheduler_metadata, schedule.num_splits = self._schedules[heads]
         options: dict[str, Any] = {}
         if self._is_fp8:
-            q = q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(torch.float8_e4m3fn)
+            q = to_e4m3(q)
             options["is_fp8_kvcache"] = True
-            options["descale_q"], options["descale_k"] = self._descale(layer)
+            # One number each: the latent is one key head, and a query's scale is that of all.
+            q_scales, k_scales, _ = self._scales.of(layer)
+            options["descale_q"], options["descale_k"] = q_scales[:1], k_scales
         out, _ = self._library.flash_mla_with_kvcache(
             q.view(-1, now.max_q_len, heads, layer.head_dim),
             kv_buffers(self.token_to_kv_pool, layer.layer_id)[0],
@@ -140,14 +141,3 @@ class FlashMLABackend(AttentionBackend):
         sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         return self._extend_engine().run(q, layer)
-
-    def _descale(self, layer: AttentionLayer) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scales of queries and latents as the kernel reads them: [1] each."""
-        if layer.layer_id not in self._descales:
-            k_scale, _ = scales_of(layer, self.token_to_kv_pool)
-            one, key = (
-                torch.full((1,), scale, dtype=torch.float32, device=self.device)
-                for scale in (1.0, k_scale)
-            )
-            self._descales[layer.layer_id] = (one, key)
-        return self._descales[layer.layer_id]

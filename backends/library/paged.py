@@ -26,10 +26,10 @@ from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dty
 from .masks import flat_mask, pack_trees, packed_bounds
 from .paging import HostLengths, host_lengths, most_columns, page_list
 from .planning import Planner
+from .scales import ScaleTensors, to_e4m3
 
 #: Room to merge split keys in: SGLang's default, above FlashInfer's advice.
 WORKSPACE_BYTES = 384 << 20
-_E4M3_LARGEST = 448.0
 #: Fewest query heads a key head that make tensor cores worth while in decode.
 _TENSOR_CORE_GROUP = 4
 #: Groups that FlashInfer's CUDA-core decode is compiled for below that.
@@ -76,7 +76,7 @@ class PagedWrappers:
         self._planner = Planner(runner.device)
         self._planned: dict[Kind, _Planned] = {}
         self._fixed: dict[int, tuple[ForwardBatch, object, dict[Kind, _Planned]]] = {}
-        self._scale_tensors: dict[int, tuple[torch.Tensor, ...]] = {}
+        self._scales = ScaleTensors(runner)
 
     def allocate(self, max_bs: int) -> None:
         """Make room for captured batches of up to `max_bs` requests."""
@@ -317,9 +317,7 @@ class PagedWrappers:
             scale = layer.scaling * k_scale
             planned.wrapper.run(q, (k, v), sinks, scale, v_scale=v_scale, out=out)
         elif self.q_dtype is not self.runner.dtype:
-            scales = self._fp8_scales(layer, k_scale, v_scale)
-            narrow = q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(self.q_dtype)
-            planned.wrapper.run(narrow, (k, v), *scales, out=out)
+            planned.wrapper.run(to_e4m3(q), (k, v), *self._scales.of(layer), out=out)
         elif self.pool.kv_cache_dtype == FP4:
             planned.wrapper.run(
                 q,
@@ -332,19 +330,6 @@ class PagedWrappers:
         else:
             planned.wrapper.run(q, (k, v), k_scale=k_scale, v_scale=v_scale, out=out)
         return out
-
-    def _fp8_scales(
-        self, layer: AttentionLayer, k_scale: float, v_scale: float
-    ) -> tuple[torch.Tensor, ...]:
-        """Scales of queries, keys and values, one for each of their heads."""
-        if layer.layer_id not in self._scale_tensors:
-            device = self.runner.device
-            heads = (layer.tp_q_head_num, layer.tp_k_head_num, layer.tp_k_head_num)
-            self._scale_tensors[layer.layer_id] = tuple(
-                torch.full((n,), scale, dtype=torch.float32, device=device)
-                for n, scale in zip(heads, (1.0, k_scale, v_scale), strict=True)
-            )
-        return self._scale_tensors[layer.layer_id]
 
 
 def module_names(backend: str, request: Request) -> list[str]:

@@ -18,13 +18,13 @@ from ..library.driver import share_driver
 from ..library.kinds import kv_buffers, scales_of
 from ..library.masks import tree_words
 from ..library.paging import key_bounds, query_bounds
+from ..library.scales import to_e4m3
 from ..library.tables import PassTables, TabledPass
 from ..library.warm import warm_up
 from .capabilities import CAPABILITIES
 
 #: Semaphores and scratch of XQA; the counters of the generated kernels. Zeroed before first use.
 WORKSPACE_BYTES = 128 << 20
-_E4M3_LARGEST = 448.0
 
 
 class TRTLLMHAAttnBackend(AttentionBackend):
@@ -174,7 +174,7 @@ class TRTLLMHAAttnBackend(AttentionBackend):
     def _query(self, q: torch.Tensor) -> torch.Tensor:
         """Queries as the kernel wants them: the generated ones pair an e4m3 cache with e4m3."""
         if self.kernel == "trtllm-gen" and self._is_e4m3:
-            return q.clamp(-_E4M3_LARGEST, _E4M3_LARGEST).to(torch.float8_e4m3fn)
+            return to_e4m3(q)
         return q
 
     def _shaped(self, out: torch.Tensor, queries: int) -> torch.Tensor:

@@ -240,6 +240,34 @@ class Launched(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def replace_kernel(backend: Any, name: str, scenario: Scenario) -> list[object]:
+    """Let the library's kernel do nothing from now on; the list gets its calls."""
+    layer = scenario.layer
+    out = torch.zeros(scenario.batch.num_tokens, layer.tp_q_head_num, layer.v_head_dim)
+    out = out.to(scenario.runner.dtype)
+    calls: list[object] = []
+
+    def kernel(*args: Any, **options: Any) -> tuple[torch.Tensor, None]:
+        calls.append(args or options)
+        return out, None
+
+    engines = [getattr(backend, a, None) for a in ("_paged", "_latent", "_engine")]
+    for engine in (*engines, getattr(backend, "_extend_wrappers", None)):
+        for planned in getattr(engine, "_planned", {}).values():
+            getattr(planned, "wrapper", planned).run = kernel
+    if name in ("trtllm_mha", "flashmla"):
+        backend._library = SimpleNamespace(
+            decode=SimpleNamespace(trtllm_batch_decode_with_kv_cache=kernel),
+            get_mla_metadata=lambda: (SimpleNamespace(), None),
+            flash_mla_with_kvcache=kernel,
+        )
+    if name == "sgl":
+        backend._engine.library = SimpleNamespace(
+            flash_attn_with_kvcache=lambda **options: kernel(**options)[0]
+        )
+    return calls
+
+
 @pytest.mark.parametrize(
     ("name", "request_"),
     [
@@ -264,29 +292,39 @@ def test_a_graph_records_the_kernel_alone(name: str, request_: Request) -> None:
     backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
     backend.init_forward_metadata_out_graph(batch, in_capture=True)
     backend.init_forward_metadata_in_graph(batch)
-    out = torch.zeros(batch.num_tokens, layer.tp_q_head_num, layer.v_head_dim)
-    calls: list[object] = []
-
-    def kernel(*args: Any, **options: Any) -> tuple[torch.Tensor, None]:
-        calls.append(args or options)
-        return out, None
-
-    engines = [getattr(backend, a, None) for a in ("_paged", "_latent", "_engine")]
-    for engine in (*engines, getattr(backend, "_extend_wrappers", None)):
-        for planned in getattr(engine, "_planned", {}).values():
-            getattr(planned, "wrapper", planned).run = kernel
-    if name in ("trtllm_mha", "flashmla"):
-        backend._library = SimpleNamespace(
-            decode=SimpleNamespace(trtllm_batch_decode_with_kv_cache=kernel),
-            get_mla_metadata=lambda: (SimpleNamespace(), None),
-            flash_mla_with_kvcache=kernel,
-        )
+    calls = replace_kernel(backend, name, scenario)
     with Launched() as launched:
         backend.forward(
             scenario.q, scenario.k, scenario.v, layer, batch, False, sinks=scenario.sinks
         )
     assert len(calls) == 1
     assert launched.found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        ("sgl", replace(MHA, kv_dtype="fp8_e4m3")),
+        ("sgl", replace(MHA, kv_dtype="fp8_e4m3", mode="extend")),
+        ("fa3", replace(MHA, kv_dtype="fp8_e4m3")),
+        ("flashmla", replace(MLA, kv_dtype="fp8_e4m3")),
+    ],
+    ids=str,
+)
+def test_scales_are_made_before_a_capture(name: str, request_: Request) -> None:
+    """Of every layer, though one of each kind warms up: a capture only records what makes them."""
+    scenario = draw(request_, 9, longest=70, layer_num=3)
+    backend: Any = create(name, scenario)
+    batch = scenario.batch
+    backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(batch)
+    calls = replace_kernel(backend, name, scenario)
+    with Launched() as launched:
+        for layer in scenario.runner.layers:
+            backend.forward(scenario.q, scenario.k, scenario.v, layer, batch, False)
+    assert len(calls) == 3
+    assert {op.split(".")[1] for op in launched.found} <= {"clamp", "_to_copy"}  # the queries
 
 
 @pytest.mark.parametrize("captured", [False, True])
