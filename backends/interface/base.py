@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -41,7 +42,11 @@ class AttentionBackend(ABC):
         self.token_to_kv_pool = runner.token_to_kv_pool
         self.page_size = runner.page_size
         self.device = runner.device
-        self._admitted: tuple[ForwardBatch, Stamp | None] | None = None
+        self._admitted: tuple[ForwardBatch, Stamp] | None = None
+        self._layers: dict[int, list[AttentionLayer]] = {}
+        for layer in runner.layers:
+            self._layers.setdefault(layer.layer_id, []).append(layer)
+        self._unlike = list({_kind_of(layer): layer for layer in runner.layers}.values())
 
     # What it carries
 
@@ -75,7 +80,10 @@ class AttentionBackend(ABC):
     def refusals(
         self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
     ) -> list[Refusal]:
-        """Every reason why this call is not carried."""
+        """Every reason why this call is not carried.
+
+        A pass asks once for all layers that differ in their ids and scales only.
+        """
         return self.capabilities.refusals(self.request(batch, layer, graph=graph))
 
     def validate(self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False) -> None:
@@ -102,12 +110,12 @@ class AttentionBackend(ABC):
         """Prepare what can't be recorded; runs before a capture and before each replay."""
         self._admitted = None
         graph = batch.captured or in_capture
-        for layer in self.runner.layers:
+        for layer in self._unlike:
             self.validate(batch, layer, graph=graph)
         if not batch.forward_mode.is_idle():
             self._plan(batch, in_capture=in_capture)
         batch.captured = graph
-        self._admitted = (batch, batch._seen)
+        self._admitted = (batch, Stamp(batch))
 
     def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
         """Prepare on the device, with static shapes; recorded in a capture, replayed with it."""
@@ -267,10 +275,12 @@ class AttentionBackend(ABC):
         return query.contiguous()
 
     def _check_admitted(self, batch: ForwardBatch, layer: AttentionLayer) -> None:
-        if not any(layer is known or layer == known for known in self.runner.layers):
+        if not any(
+            layer is known or layer == known for known in self._layers.get(layer.layer_id, ())
+        ):
             raise InvalidInput([f"layer {layer.layer_id} is not one the backend was created for"])
         admitted = self._admitted
-        if admitted is None or admitted[0] is not batch or admitted[1] != batch._versions():
+        if admitted is None or admitted[0] is not batch or not admitted[1].still_of(batch):
             raise InvalidInput(
                 ["init_forward_metadata was not called for this batch, or it was changed since"]
             )
@@ -291,6 +301,11 @@ class AttentionBackend(ABC):
         if x.device != self.device:
             raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
         return x.detach().reshape(n, heads, dim)
+
+
+def _kind_of(layer: AttentionLayer) -> AttentionLayer:
+    """What layers have in common that are carried or refused together."""
+    return replace(layer, layer_id=0, scaling=1.0, k_scale=1.0, v_scale=1.0)
 
 
 def _check_dense(name: str, x: object) -> None:

@@ -25,21 +25,29 @@ class Stamp:
     Holds the tensors themselves: the identity of one that is gone may be another's by now.
     """
 
-    def __init__(self, sizes: tuple[int, ...], tensors: Sequence[torch.Tensor | None]) -> None:
-        self.sizes = sizes
-        self.tensors = tuple(tensors)
-        self.versions = tuple(map(_version, tensors))
+    def __init__(self, batch: ForwardBatch) -> None:
+        self.sizes = batch._sizes()
+        self.tensors = batch._tensors()
+        self.versions = tuple(map(_version, self.tensors))
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Stamp)
             and self.sizes == other.sizes
             and self.versions == other.versions
-            and len(self.tensors) == len(other.tensors)
             and all(a is b for a, b in zip(self.tensors, other.tensors, strict=True))
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def still_of(self, batch: ForwardBatch) -> bool:
+        """Whether the batch is as it was; asked in every layer, so without a stamp of its own."""
+        return self.sizes == batch._sizes() and all(
+            now is then and (now is None or _version(now) == version)
+            for now, then, version in zip(
+                batch._tensors(), self.tensors, self.versions, strict=True
+            )
+        )
 
 
 def _version(x: torch.Tensor | None) -> int:
@@ -171,7 +179,7 @@ class ForwardBatch:
             limits = _limits(spans, prefix_lens, ends)
             if any(spans):
                 batch.mm_spans, batch.kv_limit = spans, _to(limits, reqs.device)
-                batch._seen = batch._versions()
+                batch._seen = Stamp(batch)
         return batch
 
     @classmethod
@@ -206,7 +214,7 @@ class ForwardBatch:
         # A copy: what the caller does to its own mask later must not reach a kernel.
         mask = None if tree_mask is None else _to(tree_mask.detach(), reqs.device)
         batch.spec_info = VerifyInput(draft_token_num, topk, mask)
-        batch._seen = batch._versions()
+        batch._seen = Stamp(batch)
         return batch
 
     # Checks
@@ -216,8 +224,9 @@ class ForwardBatch:
 
         Free of host synchronisation while nothing was written since the last check.
         """
-        if self._seen == (seen := self._versions()):
+        if self._seen is not None and self._seen.still_of(self):
             return
+        seen = Stamp(self)
         problems = _shape_problems(self)
         if not problems:
             problems = _device_problems(self)
@@ -225,8 +234,9 @@ class ForwardBatch:
             raise InvalidInput(problems)
         self._seen = seen
 
-    def _versions(self) -> Stamp:
-        tensors = [
+    def _tensors(self) -> tuple[torch.Tensor | None, ...]:
+        """Whatever a kernel takes an address or a length from."""
+        return (
             self.req_pool_indices,
             self.seq_lens,
             self.req_pool_indices_cpu,
@@ -238,9 +248,12 @@ class ForwardBatch:
             self.extend_start_loc,
             self.kv_limit,
             self.spec_info.tree_mask if self.spec_info else None,
-        ]
+        )
+
+    def _sizes(self) -> tuple[int, ...]:
+        """The same for what the host alone has."""
         counts = (*(self.extend_seq_lens_cpu or ()), *(self.extend_prefix_lens_cpu or ()))
-        return Stamp((self.batch_size, self._drafts, *counts), tensors)
+        return (self.batch_size, self._drafts, *counts)
 
     def load_(self, other: ForwardBatch) -> int:
         """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
@@ -287,7 +300,7 @@ class ForwardBatch:
             mine[:n].copy_(theirs, non_blocking=True)
             mine[n:].fill_(True)
         # The values were checked on the host when `other` was built.
-        self._seen = self._versions()
+        self._seen = Stamp(self)
         return n
 
 
@@ -339,7 +352,7 @@ def _build(
         batch.extend_seq_lens = _to(count, device)
         batch.extend_prefix_lens = _to(torch.tensor(list(starts), dtype=torch.int32), device)
         batch.extend_start_loc = _to((count.cumsum(0) - count).to(torch.int32), device)
-    batch._seen = batch._versions()
+    batch._seen = Stamp(batch)
     return batch
 
 

@@ -214,6 +214,51 @@ def test_a_layer_that_nobody_planned_for_is_refused() -> None:
         call(backend, drawn, layer=replace(drawn.layer, scaling=1.0))
 
 
+def test_a_pass_over_many_layers_asks_once_for_each_kind_and_compares_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Models have up to some hundred layers of two kinds or so, with scales of their own."""
+    drawn = scenario(SMALL)
+    batch, count = drawn.batch, 64
+    kv = MHATokenToKVPool(
+        num_pages=batch.token_to_kv_pool.num_pages,
+        page_size=drawn.request.page_size,
+        kv_cache_dtype="float32",
+        head_num=2,
+        head_dim=32,
+        layer_num=count,
+    )
+    layers = [
+        replace(drawn.layer, layer_id=i, k_scale=1 + i / count, sliding_window_size=7 * (i % 2) - 1)
+        for i in range(count)
+    ]
+    backend = create_backend(
+        "torch_native", ModelRunner(layers, batch.req_to_token_pool, kv, torch.float32)
+    )
+    ids, lengths = batch.req_pool_indices.tolist(), batch.seq_lens.tolist()
+    whole = ForwardBatch.decode(batch.req_to_token_pool, kv, ids, lengths)
+    made: list[Request] = []
+    compared: list[int] = []
+    request, equal = type(backend).request, type(drawn.layer).__eq__
+
+    def asked(*given: Any, **options: Any) -> Request:
+        made.append(request(*given, **options))
+        return made[-1]
+
+    def same(one: Any, other: Any) -> bool:
+        compared.append(one.layer_id)
+        return equal(one, other)
+
+    monkeypatch.setattr(type(backend), "request", asked)
+    monkeypatch.setattr(type(drawn.layer), "__eq__", same)
+    backend.init_forward_metadata(whole)
+    assert sorted(each.window for each in made) == [False, True]
+    for layer in layers:
+        # As a caller has it who makes its layers anew: equal, and not the same.
+        backend.forward(drawn.q, drawn.k, drawn.v, replace(layer), whole)
+    assert len(compared) <= count
+
+
 def test_methods_belong_to_modes() -> None:
     backend, drawn = ready("torch_native", MODES["extend"])
     with pytest.raises(InvalidInput, match="forward_decode was called for an extend batch"):
