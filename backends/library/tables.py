@@ -32,7 +32,7 @@ class TabledPass:
 class PassTables:
     """Prepares passes: new tensors for an eager one, the same ones for each captured shape.
 
-    `clean_tails`: the kernel loads whole pages, so that slots behind a request's end are zeroed.
+    `clean_tails`: the kernel loads whole pages, so that nothing behind a request's end may be NaN.
     """
 
     def __init__(

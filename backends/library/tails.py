@@ -1,7 +1,8 @@
-"""Unused slots of a request's last page, for kernels that load whole pages.
+"""Slots behind a request's end in its last page, for kernels that load whole pages.
 
-Such a kernel gives keys past a request's end the weight 0, but 0 times NaN is NaN. The slots
-belong to the request and hold nothing, so zeros may be put there.
+Such a kernel gives keys past a request's end the weight 0, but 0 times NaN is NaN. What the slots
+hold need not be garbage: the page may be one of a longer request as well, and the request itself
+may be longer than the batch says. So what is finite stays, which 0 times it needs no change of.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from __future__ import annotations
 import torch
 
 from ..interface.batch import ForwardBatch
+from ..interface.dtypes import FP4
 from ..interface.pool import KVPool
 from ..interface.staging import staged
 from .kinds import kv_buffers
 
+#: The least byte, but for its sign, that is no finite number.
+_NOT_FINITE = {torch.float8_e4m3fn: 0x7F, torch.float8_e5m2: 0x7C}
+
 
 class TailCleaner:
-    """Zeroes the values of unused slots in the last page of each request, for every pass.
+    """Puts 0 for values that are not finite behind each request's end, for every pass.
 
     Runs on the device while metadata is prepared, outside of graphs. Which slots they are is known
     on the host; what they hold is not, since a page may come back from another request.
@@ -23,24 +28,37 @@ class TailCleaner:
 
     def __init__(self, pool: KVPool, layers: list[int]) -> None:
         self.pool = pool
-        self.layers = layers
+        # All sixteen numbers of FP4 are finite.
+        self.layers = [] if pool.kv_cache_dtype == FP4 else layers
 
     def clean(self, batch: ForwardBatch) -> None:
-        """Zero what follows the batch's tokens in their last pages."""
-        slots = []
+        """Clean what follows the batch's tokens in their last pages."""
         page = self.pool.page_size
         host = batch.req_to_token_pool.host
+        ends: dict[int, int] = {}  # by page, each once; of those who share one the earliest end
         requests = batch.req_pool_indices_cpu.tolist()
         for request, length in zip(requests, batch.kv_lens_cpu.tolist(), strict=True):
             last = int(host[request, length - 1]) // page
-            used = (length - 1) % page + 1
-            if used < page:
-                slots.append(torch.arange(last * page + used, (last + 1) * page))
+            ends[last] = min((length - 1) % page + 1, ends.get(last, page))
+        slots = [
+            torch.arange(last * page + used, (last + 1) * page)
+            for last, used in ends.items()
+            if used < page
+        ]
         if not slots:
             return
-        unused = staged(torch.cat(slots), self.pool.device)
+        behind = staged(torch.cat(slots), self.pool.device)
         for layer_id in self.layers:
-            values = kv_buffers(self.pool, layer_id)[1].flatten(0, 1)
-            if values.element_size() == 1:
-                values = values.view(torch.uint8)
-            values.index_fill_(0, unused, 0)
+            _clean(kv_buffers(self.pool, layer_id)[1].flatten(0, 1), behind)
+
+
+def _clean(values: torch.Tensor, slots: torch.Tensor) -> None:
+    """Put 0 for what is not finite in some rows of values."""
+    if values.dtype in _NOT_FINITE:
+        stored = values.view(torch.uint8)
+        rows = stored.index_select(0, slots)
+        rows.masked_fill_((rows & 0x7F) >= _NOT_FINITE[values.dtype], 0)
+    else:
+        stored = values
+        rows = stored.index_select(0, slots).nan_to_num_(0.0, 0.0, 0.0)
+    stored.index_copy_(0, slots, rows)

@@ -228,7 +228,7 @@ class TestBatches:
         assert 0 <= int(table.min()) <= int(table.max()) < batch.token_to_kv_pool.num_pages
 
     def test_tails_are_cleaned(self) -> None:
-        """Values of unused slots in last pages become zeros; nothing else is touched."""
+        """NaN in unused slots of last pages becomes 0; nothing else is touched."""
         scenario = self.draw(mode="extend", page_size=16)
         from attn_lint.backends.library.tails import TailCleaner
 
@@ -247,6 +247,39 @@ class TestBatches:
         pool.poison(changed.nonzero().flatten())
         cleaner.clean(batch)  # the same pages at the same lengths, come back from elsewhere
         assert bool((pool.v_buffer[0][changed] == 0).all())
+
+    @pytest.mark.parametrize("family", ["mha", "mla"])
+    @pytest.mark.parametrize(
+        "dtype", ["float32", "float16", "bfloat16", "fp8_e4m3", "fp8_e5m2", "fp4_e2m1"]
+    )
+    def test_what_is_finite_behind_an_end_stays(self, dtype: str, family: str) -> None:
+        """It may be a longer request's that shares the page, or the same one's later on."""
+        torch = pytest.importorskip("torch")
+        from attn_lint.backends.interface.batch import ForwardBatch
+        from attn_lint.backends.interface.pool import MLATokenToKVPool
+        from attn_lint.backends.library.tails import TailCleaner
+
+        from .support import PAGE, filled, pool
+
+        kv = pool(dtype=dtype)
+        if family == "mla":
+            dims = {"kv_lora_rank": 32, "qk_rope_head_dim": 16}
+            kv = MLATokenToKVPool(num_pages=8, page_size=PAGE, kv_cache_dtype=dtype, **dims)
+        # Both read the first page, as a common prefix is read; pages have four slots.
+        batch = ForwardBatch.decode(filled([[1, 2], [1, 3]]), kv, [1, 2], [2, 7])
+        values = kv.get_value_buffer(0)
+        narrow = values.element_size() == 1
+        drawn = torch.tensor([1.5, float("nan"), -2.0, float("inf"), float("-inf"), 0.25, -0.0])
+        if narrow:
+            values, drawn = values.view(torch.uint8), torch.arange(256)
+        values.copy_(drawn.repeat(values.numel())[: values.numel()].view(values.shape))
+        before = values.clone()
+        TailCleaner(kv, [0]).clean(batch)
+        want = before.clone()
+        for slot in () if dtype == "fp4_e2m1" else (6, 7, 15):  # of pages 1 and 3
+            was = want[slot].view(kv.get_value_buffer(0).dtype).float()
+            want[slot][~was.isfinite()] = 0
+        assert torch.equal(values.view(torch.uint8), want.view(torch.uint8))
 
     def test_too_long_a_mask(self, monkeypatch: pytest.MonkeyPatch) -> None:
         scenario = self.draw(tree=True, **VERIFY)
