@@ -54,9 +54,10 @@ class HybridAttnBackend(AttentionBackend):
         self.select(batch.forward_mode).init_forward_metadata_in_graph(batch)
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
+        # SGLang's leaves the prefill side out where no verify goes to it, since its graphs of
+        # extends have buffers of their own. Here extends are captured with the same ones.
         self.decode_backend.init_cuda_graph_state(max_bs, max_num_tokens)
-        if self.runner.speculative_attention_mode == "prefill":
-            self.prefill_backend.init_cuda_graph_state(max_bs, max_num_tokens)
+        self.prefill_backend.init_cuda_graph_state(max_bs, max_num_tokens)
 
     def get_cuda_graph_seq_len_fill_value(self) -> int:
         return self.decode_backend.get_cuda_graph_seq_len_fill_value()

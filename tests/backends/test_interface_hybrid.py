@@ -17,6 +17,7 @@ from attn_lint.backends.interface.errors import InvalidInput, Refused  # noqa: E
 from attn_lint.backends.interface.modes import ForwardMode  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend  # noqa: E402
+from attn_lint.backends.torch_native.capabilities import CAPABILITIES  # noqa: E402
 from attn_lint.backends.verify.scenario import Scenario  # noqa: E402
 
 from .support import MODES, SMALL, scenario  # noqa: E402
@@ -53,12 +54,22 @@ class Recorded(TorchNativeAttnBackend):
 
     _decode = _extend = _verify = _attend
 
+
+class Buffered(TorchNativeAttnBackend):
+    """torch_native as if it could be captured, with buffers as the adapters of libraries have."""
+
+    capabilities = replace(
+        CAPABILITIES, allows={k: v for k, v in CAPABILITIES.allows.items() if k != "graph"}
+    )
+    max_bs: int | None = None
+
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         super().init_cuda_graph_state(max_bs, max_num_tokens)
-        self.log.append(f"{self.side} state {max_bs} {max_num_tokens}")
+        self.max_bs = max_bs
 
-    def get_cuda_graph_seq_len_fill_value(self) -> int:
-        return 7 if self.side == "decode" else 1
+    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+        if self.max_bs is None:
+            raise InvalidInput(["init_cuda_graph_state was not called before a capture"])
 
 
 def recorded(drawn: Scenario, mode: str) -> tuple[HybridAttnBackend, list[str]]:
@@ -94,12 +105,19 @@ def test_dispatch(mode: str, speculative: str) -> None:
 
 
 @pytest.mark.parametrize("speculative", ["prefill", "decode"])
-def test_graph_state_goes_to_who_is_captured(speculative: str) -> None:
-    hybrid, log = recorded(scenario(SMALL), speculative)
-    hybrid.init_cuda_graph_state(4, 12)
-    wanted = ["decode state 4 12"] + ["prefill state 4 12"] * (speculative == "prefill")
-    assert log == wanted
-    assert hybrid.get_cuda_graph_seq_len_fill_value() == 7
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_whichever_side_is_captured_has_its_buffers(mode: str, speculative: str) -> None:
+    drawn = scenario(MODES[mode])
+    runner = replace(drawn.runner, speculative_attention_mode=speculative)
+    hybrid = HybridAttnBackend(Buffered(runner), Buffered(runner))
+    batch = drawn.batch
+    with pytest.raises(InvalidInput, match="init_cuda_graph_state was not called"):
+        hybrid.init_forward_metadata_out_graph(batch, in_capture=True)
+    hybrid.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    hybrid.init_forward_metadata_out_graph(batch, in_capture=True)
+    hybrid.init_forward_metadata_in_graph(batch)
+    out = hybrid.forward(drawn.q, drawn.k, drawn.v, drawn.layer, batch)
+    assert relative_error(out, attention(drawn.q, drawn.layer, batch)) < 1e-6
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
