@@ -43,6 +43,7 @@ class AttentionBackend(ABC):
         self.page_size = runner.page_size
         self.device = runner.device
         self._admitted: tuple[ForwardBatch, Stamp] | None = None
+        self._graph_room: tuple[int, int] | None = None  # requests, tokens
         self._layers: dict[int, list[AttentionLayer]] = {}
         for layer in runner.layers:
             self._layers.setdefault(layer.layer_id, []).append(layer)
@@ -112,9 +113,13 @@ class AttentionBackend(ABC):
         graph = batch.captured or in_capture
         for layer in self._unlike:
             self.validate(batch, layer, graph=graph)
+        if graph:
+            self._check_room(batch)
         if not batch.forward_mode.is_idle():
             self._plan(batch, in_capture=in_capture)
         batch.captured = graph
+        if in_capture:
+            batch.seq_len_fill_value = self.get_cuda_graph_seq_len_fill_value()
         self._admitted = (batch, Stamp(batch))
 
     def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
@@ -126,9 +131,10 @@ class AttentionBackend(ABC):
         """Allocate the buffers that captured kernels read; sizes in requests and tokens."""
         if max_bs < 1 or max_num_tokens < max_bs:
             raise InvalidInput([f"a graph of {max_bs} requests and {max_num_tokens} tokens"])
+        self._graph_room = (max_bs, max_num_tokens)
 
     def get_cuda_graph_seq_len_fill_value(self) -> int:
-        """Length of the rows that fill up a graph."""
+        """Length of the rows that fill up a batch which this backend captured."""
         return 1
 
     # Attention
@@ -273,6 +279,22 @@ class AttentionBackend(ABC):
                 values = self._rows("v", v, n, layer.tp_k_head_num, layer.v_head_dim)
             self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
         return query.contiguous()
+
+    def _check_room(self, batch: ForwardBatch) -> None:
+        """Raise InvalidInput for a captured batch beyond what `init_cuda_graph_state` was told.
+
+        What needs no buffers is captured without that call.
+        """
+        if self._graph_room is None:
+            return
+        sizes = (("requests", batch.batch_size), ("tokens", batch.num_tokens))
+        problems = [
+            f"a captured batch of {size} {what}; graphs were set up for {most}"
+            for (what, size), most in zip(sizes, self._graph_room, strict=True)
+            if size > most
+        ]
+        if problems:
+            raise InvalidInput(problems)
 
     def _check_admitted(self, batch: ForwardBatch, layer: AttentionLayer) -> None:
         if not any(

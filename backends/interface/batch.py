@@ -98,6 +98,7 @@ class ForwardBatch:
     mm_spans: Sequence[Sequence[tuple[int, int]]] | None = None
     kv_limit: torch.Tensor | None = None
     captured: bool = False  # its tensors are those of a CUDA graph
+    seq_len_fill_value: int = 1  # of rows that fill it up, as the backend that captured it has it
     _seen: Stamp | None = field(default=None, repr=False)
 
     @property
@@ -258,8 +259,8 @@ class ForwardBatch:
     def load_(self, other: ForwardBatch) -> int:
         """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
 
-        `other` may have fewer requests; the rest become padding (request 0, length 1). Returns
-        how many requests are real. No host synchronisation.
+        `other` may have fewer requests; the rest become padding (request 0, of length
+        `seq_len_fill_value`). Returns how many requests are real. No host synchronisation.
         """
         problems = []
         if other.req_to_token_pool is not self.req_to_token_pool:
@@ -278,12 +279,15 @@ class ForwardBatch:
         theirs = other.spec_info.tree_mask if other.spec_info else None
         if (mine is None) != (theirs is None):
             problems.append("a tree mask and a chain don't share a graph")
+        fill = self.seq_len_fill_value
+        low, high = _lengths(self)
+        if other.batch_size < self.batch_size and not low <= fill <= high:
+            problems.append(f"rows are filled up with a length of {fill}; it is {low} to {high}")
         if problems:
             raise InvalidInput(problems)
         other.recheck()
         per = self._drafts or 1
         n, tokens = other.batch_size, other.batch_size * per
-        fill = 1
         self.seq_lens[:n].copy_(other.seq_lens, non_blocking=True)
         self.seq_lens[n:].fill_(fill)
         self.seq_lens_cpu[:n] = other.seq_lens_cpu
@@ -488,6 +492,12 @@ def _tree_problems(mask: torch.Tensor, batch: int, drafts: int) -> list[str]:
     return problems
 
 
+def _lengths(batch: ForwardBatch) -> tuple[int, int]:
+    """The least and the largest that `seq_lens` may say of a request."""
+    low = 0 if batch.forward_mode.is_target_verify() else 1
+    return low, batch.req_to_token_pool.max_context_len - batch._drafts
+
+
 def _shape_problems(batch: ForwardBatch) -> list[str]:
     bs, queries = batch.batch_size, sum(batch.query_lens_cpu)
     device, host = batch.req_to_token_pool.req_to_token.device, torch.device("cpu")
@@ -553,10 +563,10 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
     if not torch.equal(lens, batch.seq_lens_cpu):
         problems.append("seq_lens and seq_lens_cpu differ")
     kv_lens = lens + batch._drafts
-    low = 0 if batch.forward_mode.is_target_verify() else 1
+    low, high = _lengths(batch)
     if bool((lens < low).any()):
         problems.append(f"seq_lens has values below {low}")
-    if bool((kv_lens > reqs.max_context_len).any()):
+    if bool((lens > high).any()):
         problems.append(f"seq_lens goes beyond a context of {reqs.max_context_len}")
     loc = batch.out_cache_loc.cpu()
     if bool(((loc < 0) | (loc >= reqs.num_slots)).any()):

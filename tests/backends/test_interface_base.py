@@ -275,6 +275,24 @@ def test_graph_sizes_are_positive() -> None:
             backend.init_cuda_graph_state(*sizes)
 
 
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_a_capture_has_no_more_requests_and_tokens_than_was_said(mode: str) -> None:
+    drawn = scenario(MODES[mode])
+    batch, backend = drawn.batch, spy(drawn)
+    backend.capabilities = replace(CAPABILITIES["torch_native"], allows={})  # type: ignore[misc]
+    requests, tokens = batch.batch_size, batch.num_tokens
+    assert requests > 1
+    sizes = [(requests - 1, tokens, f"of {requests} requests; graphs were set up for")]
+    if tokens > requests:
+        sizes.append((requests, tokens - 1, f"of {tokens} tokens; graphs were set up for"))
+    for max_bs, max_num_tokens, message in sizes:
+        backend.init_cuda_graph_state(max_bs, max_num_tokens)
+        with pytest.raises(InvalidInput, match=message):
+            backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    assert not backend.ran
+    assert not batch.captured
+
+
 # Tensors of a call
 
 

@@ -11,10 +11,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
+from attn_lint.backends.interface.capabilities import Capabilities  # noqa: E402
 from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
 from attn_lint.backends.interface.pool import ReqToTokenPool  # noqa: E402
+from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend  # noqa: E402
 
-from .support import PAGE, filled, pool, table  # noqa: E402
+from .support import PAGE, filled, pool, runner, table  # noqa: E402
 
 CHAIN = torch.ones(1, 2, 2, dtype=torch.bool).tril()
 
@@ -396,6 +398,32 @@ def test_load_fills_up_with_padding() -> None:
     batch.seq_lens.add_(0)
     batch.recheck()  # all padding, which shares its one slot
     assert batch.req_pool_indices.tolist() == [0, 0, 0]
+
+
+def test_load_fills_up_with_the_length_that_the_graph_s_backend_wants() -> None:
+    """SGLang's runners ask their backend by this name too, and some want other than 1."""
+
+    class Filled(TorchNativeAttnBackend):
+        capabilities = Capabilities("filled", "Filled", "torch", {})
+
+        def get_cuda_graph_seq_len_fill_value(self) -> int:
+            return 7
+
+    batch, make = static()
+    backend = Filled(runner(batch.req_to_token_pool, batch.token_to_kv_pool))
+    backend.init_forward_metadata(batch)
+    batch.load_(make([3], [5]))
+    assert batch.seq_lens.tolist() == [5, 1, 1], "no graph has it yet"
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    batch.load_(make([3], [5]))
+    assert batch.seq_lens.tolist() == batch.seq_lens_cpu.tolist() == [5, 7, 7]
+    batch.seq_lens.add_(0)
+    batch.recheck()  # the padding request has slots for any length
+    for length in (0, 17):
+        batch.seq_len_fill_value = length
+        assert batch.load_(make([1, 2, 3], [5, 6, 7])) == 3, "nothing is filled up"
+        with pytest.raises(InvalidInput, match=f"a length of {length}; it is 1 to 16"):
+            batch.load_(make([3], [5]))
 
 
 def test_load_fills_trees_up_with_chains_of_padding() -> None:
