@@ -7,9 +7,10 @@ methods and yields pairs of an output and its reference. `attempt` turns what ha
 
 from __future__ import annotations
 
+import math
 import random
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -57,7 +58,7 @@ def attempt(task: Task, seed: int, partners: Sequence[str] = ()) -> Outcome:
     """Run a probe once. `partners` are the other backends that run here (for hybrids)."""
     tolerance = _tolerance(task)
     try:
-        error, row = _measure(task, RUNS[task.probe.run](task, _mixed(task, seed), partners))
+        error, row = _measure(RUNS[task.probe.run](task, _mixed(task, seed), partners))
     except Refused as refused:
         return _refused(task, refused)
     except NotInstalled as missing:
@@ -97,24 +98,26 @@ def _mixed(task: Task, seed: int) -> int:
     return zlib.crc32(" ".join((*task.key[1:], str(seed))).encode())
 
 
-def _measure(task: Task, pairs: Iterator[Pair]) -> tuple[float, float]:
-    """The largest relative error of all outputs, and of any single query of any head."""
-    worst = row_worst = 0.0
+def _measure(pairs: Iterable[Pair]) -> tuple[float, float]:
+    """The largest relative error of all outputs, and of any single query of any head.
+
+    Infinite where either is no number. Raises where nothing was compared, which proves nothing.
+    """
+    found: list[tuple[float, float]] = []
     for pair in pairs:
         out = pair.out.double().view(pair.ref.shape)
         if out.numel() == 0:
             continue
         difference = out - pair.ref
         rows = difference.norm(dim=-1) / pair.ref.norm(dim=-1).clamp(min=1e-30)
-        finite = torch.isfinite(difference).all().double()
         # In one copy: each would be waited for.
-        all_finite, whole, row = torch.stack(
-            (finite, difference.norm() / pair.ref.norm(), rows.max())
-        ).tolist()
-        if not all_finite:
-            return float("inf"), float("inf")
-        worst, row_worst = max(worst, whole), max(row_worst, row)
-    return worst, row_worst
+        whole, row = torch.stack((difference.norm() / pair.ref.norm(), rows.max())).tolist()
+        if not (math.isfinite(whole) and math.isfinite(row)):
+            return math.inf, math.inf
+        found.append((whole, row))
+    if not found:
+        raise RuntimeError("no output was compared with its reference")
+    return max(whole for whole, _ in found), max(row for _, row in found)
 
 
 def _draw(task: Task, seed: int, *, layer_num: int = 1, request: Request | None = None) -> Scenario:
