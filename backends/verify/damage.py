@@ -25,7 +25,7 @@ def damaged(kind: str, scenario: Scenario) -> Call:
     return call
 
 
-def _first(scenario: Scenario) -> int:
+def _last_request(scenario: Scenario) -> int:
     return int(scenario.batch.req_pool_indices_cpu[-1])
 
 
@@ -35,8 +35,9 @@ def _slot(value: Callable[[int, int], int]) -> Callable[[Scenario, Call], None]:
     def spoil(scenario: Scenario, call: Call) -> None:
         reqs = scenario.batch.req_to_token_pool
         place = int(scenario.batch.kv_lens_cpu[-1]) - 1
-        slot = int(reqs.host[_first(scenario), place])
-        reqs.req_to_token[_first(scenario), place] = value(slot, reqs.num_slots)
+        request = _last_request(scenario)
+        slot = int(reqs.host[request, place])
+        reqs.req_to_token[request, place] = value(slot, reqs.num_slots)
 
     return spoil
 

@@ -1,4 +1,4 @@
-"""What makes an outcome right: something was compared, and all of it is a number and close."""
+"""What makes an outcome right, and what is done to a call that has to be refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ torch = pytest.importorskip("torch")
 
 from attn_lint.backends.interface.capabilities import Request  # noqa: E402
 from attn_lint.backends.verify import runs  # noqa: E402
+from attn_lint.backends.verify.damage import damaged  # noqa: E402
 from attn_lint.backends.verify.outcome import Outcome  # noqa: E402
 from attn_lint.backends.verify.probes import Probe, Task  # noqa: E402
 from attn_lint.backends.verify.runs import Pair  # noqa: E402
+
+from .support import SMALL, scenario  # noqa: E402
 
 ONES = torch.ones(3, 2, 4, dtype=torch.float64)
 NOTHING = ONES[:0]
@@ -74,3 +77,13 @@ def test_the_worst_of_all_outputs_counts(
     assert (outcome.kind, outcome.error) == ("wrong", pytest.approx(0.5))
     right = outcome_of(monkeypatch, Pair(wide(NOTHING), NOTHING), Pair(wide(ONES), ONES))
     assert (right.kind, right.error) == ("right", 0.0)
+
+
+@pytest.mark.parametrize("kind", ["slot_beyond", "slot_negative", "torn_page"])
+def test_a_damaged_slot_is_that_of_the_last_token_of_the_last_request(kind: str) -> None:
+    spoilt = scenario(SMALL)
+    batch, table = spoilt.batch, spoilt.batch.req_to_token_pool
+    before = table.req_to_token.clone()
+    damaged(kind, spoilt)
+    (place,) = (table.req_to_token != before).nonzero().tolist()
+    assert place == [int(batch.req_pool_indices_cpu[-1]), int(batch.kv_lens_cpu[-1]) - 1]
