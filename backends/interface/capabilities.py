@@ -172,6 +172,11 @@ class Capabilities:
         ]
         return out
 
+    def tolerance(self, request: Request) -> float:
+        """Largest ‖out − ref‖/‖ref‖ of a call that counts as right."""
+        key = request.dtype, request.kv_dtype
+        return self.tolerances.get(key, tolerance_of(*key))
+
     def _reason(self, trait: str, value: object, allowed: Allowed) -> str:
         if trait == "causal":
             what = "causal" if value else "bidirectional"

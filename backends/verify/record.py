@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..interface.capabilities import Capabilities, Request, tolerance_of
+from ..interface.capabilities import Capabilities, Request
 from .machine import Here
 from .outcome import BAD, OUTCOMES, RIGHT
 from .pool import Result
@@ -70,14 +70,13 @@ def _probe(result: Result, capabilities: Capabilities) -> Json:
     elif texts:
         out["text"] = _line(texts[0])
     if any(outcome.kind == RIGHT for outcome in outcomes) or bad is not None:
-        key = request.dtype, request.kv_dtype
         errors = [o.error for o in outcomes if o.error is not None and math.isfinite(o.error)]
         rows = [o.row for o in outcomes if o.row is not None and math.isfinite(o.row)]
         if errors:
             out["error"] = _short(max(errors))
         if rows:
             out["row"] = _short(max(rows))
-        out["tolerance"] = capabilities.tolerances.get(key) or tolerance_of(*key)
+        out["tolerance"] = capabilities.tolerance(request)
     return out
 
 

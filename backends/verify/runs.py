@@ -18,7 +18,7 @@ import torch
 from ..hybrid import HybridAttnBackend
 from ..interface.base import AttentionBackend
 from ..interface.batch import ForwardBatch
-from ..interface.capabilities import Request, tolerance_of
+from ..interface.capabilities import Request
 from ..interface.errors import InvalidInput, NotInstalled, Refused
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
@@ -56,7 +56,7 @@ Runs = Callable[[Task, int, Sequence[str]], Iterator[Pair]]
 
 def attempt(task: Task, seed: int, partners: Sequence[str] = ()) -> Outcome:
     """Run a probe once. `partners` are the other backends that run here (for hybrids)."""
-    tolerance = _tolerance(task)
+    tolerance = capabilities_of(task.backend).tolerance(task.request)
     try:
         error, row = _measure(RUNS[task.probe.run](task, _mixed(task, seed), partners))
     except Refused as refused:
@@ -85,12 +85,6 @@ def _refused(task: Task, refused: Refused) -> Outcome:
     if task.refusals:
         return Outcome(REFUSED, text)
     return Outcome(WRONG, f"refuses what it declares to carry: {text}")
-
-
-def _tolerance(task: Task) -> float:
-    key = task.request.dtype, task.request.kv_dtype
-    known = capabilities_of(task.backend).tolerances
-    return known.get(key) or tolerance_of(*key)
 
 
 def _mixed(task: Task, seed: int) -> int:

@@ -17,7 +17,7 @@ if not torch.cuda.is_available():
 
 from attn_lint.backends import bundled  # noqa: E402, F401  # registers
 from attn_lint.backends.interface.base import AttentionBackend, capability_of  # noqa: E402
-from attn_lint.backends.interface.capabilities import Request, tolerance_of  # noqa: E402
+from attn_lint.backends.interface.capabilities import Request  # noqa: E402
 from attn_lint.backends.interface.errors import NotInstalled, Refused  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import CAPABILITIES, create_backend  # noqa: E402
@@ -76,13 +76,6 @@ def prepared(name: str, request: Request, seed: int) -> tuple[Scenario, Attentio
         pytest.skip(str(error))
 
 
-def limit(name: str, request: Request) -> float:
-    narrow = CAPABILITIES[name].tolerances
-    return narrow.get(
-        (request.dtype, request.kv_dtype), tolerance_of(request.dtype, request.kv_dtype)
-    )
-
-
 @pytest.mark.parametrize(("name", "request_"), CASES, ids=str)
 def test_right(name: str, request_: Request) -> None:
     scenario, backend = prepared(name, request_, 1)
@@ -96,7 +89,7 @@ def test_right(name: str, request_: Request) -> None:
         scenario.q, scenario.k, scenario.v, scenario.layer, scenario.batch, sinks=scenario.sinks
     )
     want = attention(scenario.q, scenario.layer, scenario.batch, scenario.sinks)
-    assert relative_error(out, want) < limit(name, request_)
+    assert relative_error(out, want) < CAPABILITIES[name].tolerance(request_)
 
 
 REPLAYED = [
@@ -152,4 +145,4 @@ def test_replayed(name: str, request_: Request) -> None:
     graph.replay()
     n = other.num_tokens
     want = attention(scenario.q[:n], layer, other, scenario.sinks)
-    assert relative_error(out[:n], want) < limit(name, request_)
+    assert relative_error(out[:n], want) < CAPABILITIES[name].tolerance(request_)

@@ -155,6 +155,14 @@ def test_tolerances_are_those_of_the_dtype() -> None:
     assert tolerance_of("float16", "float16") < tolerance_of("bfloat16", "bfloat16")
 
 
+def test_a_declared_tolerance_counts_for_its_dtypes_alone() -> None:
+    own = Capabilities("a", "A", "a", {}, tolerances={("bfloat16", "fp8_e4m3"): 0.08})
+    narrow = Request(dtype="bfloat16", kv_dtype="fp8_e4m3")
+    assert own.tolerance(narrow) == 0.08
+    for other in (replace(narrow, kv_dtype="fp8_e5m2"), replace(narrow, dtype="float16")):
+        assert own.tolerance(other) == tolerance_of(other.dtype, other.kv_dtype)
+
+
 # What is declared
 
 KNOWN: dict[str, set[Any]] = {
