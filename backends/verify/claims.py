@@ -98,9 +98,9 @@ def _judge(
             name = ENGINE_NAMES.get(architecture, architecture)
             if name not in runs or isinstance(cells, str) or cell not in cells:
                 continue
-            tested = _tested(bundled, driver, family, architecture, cell, cells[cell])
-            found.append(_one(driver, architecture, claimed, *tested))
-            runs_seen += tested[1]
+            probes, tested = behind(bundled, driver, family, architecture, cell, cells[cell])
+            found.append(_one(driver, architecture, claimed, probes, tested))
+            runs_seen += tested
     if not found:
         return NOT_TESTABLE, "no evidence from an architecture that the row runs on", []
     for status in (CONTRADICTED, CONFIRMED, IN_PART, BEYOND):
@@ -111,7 +111,7 @@ def _judge(
     return NOT_TESTABLE, "; ".join(text for _, text in found), runs_seen
 
 
-def _tested(
+def behind(
     bundled: Release, driver: str, family: str, architecture: str, cell: str, said: Json
 ) -> tuple[dict[str, list[Json]], list[Json]]:
     """The probes behind a bundled cell, and the runs that saw them."""
@@ -179,13 +179,19 @@ def _asked_for(
 
 def proven(probes: Mapping[str, Sequence[Json]], names: Sequence[str], runs: Sequence[Json]) -> str:
     """Probes, error, device and date behind what was right, in words."""
-    errors = [(s["error"], s["tolerance"]) for n in names for s in probes[n] if "error" in s]
     parts = [f"{len(names)} probe{'s' if len(names) != 1 else ''}"]
-    if errors:
-        worst, allowed = max(errors, key=lambda pair: pair[0] / pair[1])
-        parts.append(f"error {worst:.1e} of {allowed:g} allowed")
+    closest = worst_of(seen for name in names for seen in probes[name])
+    if closest is not None:
+        error, allowed = closest
+        parts.append(f"error {error:.1e} of {allowed:g} allowed")
     parts += list(dict.fromkeys(f"{r['machine']['device']}, {r['date'][:10]}" for r in runs))
     return ", ".join(parts)
+
+
+def worst_of(seen: Iterable[Json]) -> tuple[float, float] | None:
+    """The error of probes that takes most of its tolerance, and that tolerance."""
+    errors = [(one["error"], one["tolerance"]) for one in seen if "error" in one]
+    return max(errors, key=lambda pair: pair[0] / pair[1], default=None)
 
 
 def machine_of(run: Json) -> str:

@@ -23,7 +23,7 @@ from .claims import machine_of
 from .errors import VerifyError
 from .pool import Settings, Stopped, TaskKey, run_all
 from .probes import Catalogue, Task, catalogue, plan
-from .rows import rows_of, write_rows
+from .rows import rows_of, unfit, write_rows
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
@@ -353,22 +353,14 @@ def _able(names: Sequence[str], here: machine.Here) -> tuple[list[str], dict[str
     for name in names:
         capabilities = capabilities_of(name)
         missing = missing_packages(capabilities)
-        allowed = capabilities.allows
-        if here.device not in allowed.get("device", {here.device}):
-            not_run[name] = f"needs {' or '.join(sorted(map(str, allowed['device'])))}"  # type: ignore[arg-type]
-        elif here.device == "cuda" and here.capability not in allowed.get(
-            "capability", {here.capability}
-        ):
-            not_run[name] = f"has no kernels for compute capability {_dotted(here.capability)}"
+        why = unfit(capabilities, here.device, here.capability)
+        if why is not None:
+            not_run[name] = why
         elif missing:
             not_run[name] = "; ".join(f"{p.module} is not installed: {p.hint}" for p in missing)
         else:
             able.append(name)
     return able, not_run
-
-
-def _dotted(capability: tuple[int, int] | None) -> str:
-    return ".".join(map(str, capability or ()))
 
 
 def _backends(asked: Sequence[str]) -> list[str]:

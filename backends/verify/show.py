@@ -10,7 +10,7 @@ from typing import Any
 from ...matrix.errors import UnknownName
 from ...matrix.loader import Release
 from ..interface.capabilities import Capabilities
-from .claims import evidence_runs, machine_of, proven
+from .claims import behind, evidence_runs, machine_of, proven, worst_of
 from .marks import LEGEND, MARKS, cells_in_words
 from .outcome import OUTCOMES
 
@@ -82,22 +82,8 @@ def proof(bundled: Release, row: Row, cell: str) -> Json | None:
     files = row.cells[cell].get("probe")
     if files is None:
         return None
-    runs = [
-        run
-        for run in evidence_runs(bundled, files, row.architecture)
-        if cell in run["backends"].get(row.backend, {}).get(row.family, {})
-    ]
-    probes: dict[str, list[Json]] = {}
-    for run in runs:
-        for name, seen in run["backends"][row.backend][row.family][cell].items():
-            probes.setdefault(name, []).append(seen)
-    errors = [
-        (seen["error"], seen["tolerance"])
-        for each in probes.values()
-        for seen in each
-        if "error" in seen
-    ]
-    worst = max(errors, key=lambda pair: pair[0] / pair[1]) if errors else None
+    probes, runs = behind(bundled, row.backend, row.family, row.architecture, cell, row.cells[cell])
+    error, tolerance = worst_of(one for seen in probes.values() for one in seen) or (None, None)
     return {
         "files": [f"evidence/{file}.json" for file in files],
         "machines": [
@@ -105,8 +91,8 @@ def proof(bundled: Release, row: Row, cell: str) -> Json | None:
              "seeds": len(run["seeds"])}
             for run in runs
         ],
-        "error": worst[0] if worst else None,
-        "tolerance": worst[1] if worst else None,
+        "error": error,
+        "tolerance": tolerance,
         "probes": probes,
     }  # fmt: skip
 

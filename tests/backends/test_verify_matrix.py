@@ -22,7 +22,7 @@ from attn_lint.backends.verify import check, report
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.marks import LEGEND
 from attn_lint.backends.verify.probes import SETTINGS, catalogue, plan
-from attn_lint.backends.verify.rows import rows_of
+from attn_lint.backends.verify.rows import rows_of, unfit
 from attn_lint.lintcfg.cli import dispatch, guarded
 from attn_lint.matrix import evidence
 from attn_lint.matrix.errors import MatrixDataError
@@ -93,6 +93,22 @@ def test_every_backend_is_asked_something_it_refuses_and_something_it_carries() 
                 continue
             tasks = plan(FOUND, own, entry["device"], capability)
             assert {bool(task.refusals) for task in tasks} == {True, False}, name
+
+
+def test_a_backend_has_a_row_where_it_says_nothing_against_the_machine() -> None:
+    architectures = RELEASE["bundled"]["architectures"]
+    said = {
+        (name, architecture): unfit(own, entry["device"], capability_of(entry))
+        for name, own in CAPABILITIES.items()
+        for architecture, entry in architectures.items()
+    }
+    rows = {
+        (name, architecture): any(architecture in row for row in RELEASE["rows"][name].values())
+        for name, architecture in said
+    }
+    assert rows == {place: why is None for place, why in said.items()}
+    assert said["fa3", "cpu"] == "needs cuda"
+    assert said["fa3", "sm120"] == "has no kernels for compute capability 12.0"
 
 
 # Evidence
@@ -792,6 +808,13 @@ def test_the_bundled_matrix_is_shown_with_its_evidence(capsys: pytest.CaptureFix
     data = json.loads(capsys.readouterr().out)
     cell = next(row for row in data["rows"] if row["architecture"] == "cpu")["cells"]["decode"]
     assert cell["evidence"]["machines"][0]["versions"]["torch"]
+    worst = max(
+        (one for seen in cell["evidence"]["probes"].values() for one in seen if "error" in one),
+        key=lambda one: one["error"] / one["tolerance"],
+    )
+    assert (cell["evidence"]["error"], cell["evidence"]["tolerance"]) == (
+        worst["error"], worst["tolerance"],
+    )  # fmt: skip
     assert data["not_bundled"]
     assert guarded(dispatch, ["matrix", "show", "--engine", "bundled"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  cpu: ")]
