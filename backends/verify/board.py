@@ -1,4 +1,9 @@
-"""Which process runs what next: cells of backends, in rounds of more and more seeds."""
+"""Which process runs what next: cells of backends.
+
+With a deadline in rounds of more and more seeds, in the order of the cells, so that all of them
+are seen a little before time is up. Without one in a single round of all seeds, the heaviest cells
+first.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random inputs for one request of support: tables, pool, batch, tensors, all from a seed.
 
-Pages are shuffled over the pool and never contiguous; every slot that no token of the batch has,
+Pages are in random order over the pool; every slot that no token of the batch has,
 the page of padding included, holds NaN, so that a kernel that reads beyond a length is found out.
 """
 
