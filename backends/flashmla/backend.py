@@ -8,20 +8,21 @@ from typing import Any
 
 import torch
 
-from ..interface.base import AttentionBackend, capability_of
+from ..interface.base import capability_of
 from ..interface.batch import ForwardBatch
 from ..interface.capabilities import Refusal
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..library import latent, modules, paged
+from ..library.engine import StagedBackend
+from ..library.graphs import Stage
 from ..library.kinds import kv_buffers
 from ..library.scales import ScaleTensors, to_e4m3
 from ..library.tables import PassTables, TabledPass
-from ..library.warm import warm_up
 from .capabilities import CAPABILITIES
 
 
-class FlashMLABackend(AttentionBackend):
+class FlashMLABackend(StagedBackend):
     """Dense MLA decode on Hopper; the split of keys is planned on the device."""
 
     capabilities = CAPABILITIES
@@ -70,14 +71,11 @@ class FlashMLABackend(AttentionBackend):
             )
         return self._extend_wrappers
 
-    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        captured = in_capture or batch.captured
+    def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:
         if batch.forward_mode.is_extend():
-            self._extend_engine().plan(batch, captured=captured)
+            self._extend_engine().plan(batch, stage)
         else:
-            self._pass = self._tables.prepare(batch, captured=captured)
-        if in_capture:
-            warm_up(self, batch)
+            self._pass = self._tables.prepare(batch, captured=stage.captured)
 
     def _plan_in_graph(self, batch: ForwardBatch) -> None:
         """Plan the split of keys from the lengths on the device; a replay plans it anew."""

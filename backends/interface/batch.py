@@ -68,7 +68,7 @@ class VerifyInput:
     tree_mask: torch.Tensor | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class ForwardBatch:
     """One forward pass (SGLang: `ForwardBatch`), for every layer alike.
 

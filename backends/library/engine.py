@@ -11,6 +11,7 @@ from ..interface.base import AttentionBackend
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from .graphs import Stage
 from .warm import warm_up
 
 
@@ -20,7 +21,7 @@ class Engine(Protocol):
     def allocate(self, max_bs: int) -> None:
         """Make room for captured batches of up to `max_bs` requests."""
 
-    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+    def plan(self, batch: ForwardBatch, stage: Stage) -> None:
         """Prepare a pass, in static tensors where it is captured."""
 
     def run(
@@ -29,7 +30,21 @@ class Engine(Protocol):
         """Attention of the planned pass: [tokens, q_heads, v_head_dim]."""
 
 
-class EngineBackend(AttentionBackend):
+class StagedBackend(AttentionBackend):
+    """A backend that warms its kernels up before a capture."""
+
+    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+        stage = Stage.of(batch, in_capture=in_capture)
+        self._prepare(batch, stage)
+        if stage is Stage.CAPTURE:
+            warm_up(self, batch)
+
+    @abstractmethod
+    def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:
+        """Prepare a pass outside of graphs, in static tensors where it is captured."""
+
+
+class EngineBackend(StagedBackend):
     """A backend whose passes, of whatever mode, all go to one engine."""
 
     def __init__(self, runner: ModelRunner) -> None:
@@ -49,10 +64,8 @@ class EngineBackend(AttentionBackend):
         super().init_cuda_graph_state(max_bs, max_num_tokens)
         self._made().allocate(max_bs)
 
-    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        self._made().plan(batch, captured=in_capture or batch.captured)
-        if in_capture:
-            warm_up(self, batch)
+    def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:
+        self._made().plan(batch, stage)
 
     def _attend(
         self,

@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import torch
 
 from ..interface.batch import ForwardBatch
 from ..interface.errors import InvalidInput
+
+
+class Stage(Enum):
+    """What a pass is prepared for."""
+
+    EAGER = auto()
+    CAPTURE = auto()
+    REPLAY = auto()
+
+    @classmethod
+    def of(cls, batch: ForwardBatch, *, in_capture: bool) -> Stage:
+        if in_capture:
+            return cls.CAPTURE
+        return cls.REPLAY if batch.captured else cls.EAGER
+
+    @property
+    def captured(self) -> bool:
+        """Kernels are those of a graph, so that they read the same tensors each time."""
+        return self is not Stage.EAGER
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ..interface.dtypes import TORCH
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from . import modules
-from .graphs import GraphBuffers, GraphPages, Shape
+from .graphs import GraphBuffers, GraphPages, Shape, Stage
 from .kinds import Kind, kinds_of, kv_buffers, stored_dtype
 from .paging import host_lengths, most_columns, page_list
 from .planning import Planner
@@ -43,10 +43,10 @@ class LatentWrappers:
         columns = most_columns(self.runner.req_to_token_pool)
         self._pages.allocate(max_bs, columns, self.runner.device)
 
-    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+    def plan(self, batch: ForwardBatch, stage: Stage) -> None:
         """Plan every kind of layer for a pass, in the buffers of a graph where it is captured."""
         lengths = host_lengths(batch)
-        shape = Shape.of(batch) if captured else None
+        shape = Shape.of(batch) if stage.captured else None
         pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
         for kind in self.kinds:
             wrapper = self._wrapper(kind, batch, shape)

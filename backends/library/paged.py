@@ -8,6 +8,7 @@ pages from the device, so that planning a decode reads nothing back.
 from __future__ import annotations
 
 import importlib
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,10 @@ from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..interface.staging import staged
 from . import modules
-from .graphs import GraphBuffers, GraphPages, Shape
+from .graphs import GraphBuffers, GraphPages, Shape, Stage
 from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dtype
 from .masks import flat_mask, pack_trees, packed_bounds
-from .paging import HostLengths, host_lengths, most_columns, page_list
+from .paging import HostLengths, host_lengths, most_columns, page_list, plan_source
 from .planning import Planner
 from .scales import ScaleTensors, to_e4m3
 
@@ -42,6 +43,15 @@ class _Planned:
 
     wrapper: Any
     cuda_cores: bool
+
+
+@dataclass(slots=True)
+class _Fixed:
+    """A captured extend: what its plan was made of, and the plan."""
+
+    batch: weakref.ref[ForwardBatch]
+    source: torch.Tensor
+    planned: dict[Kind, _Planned]
 
 
 @dataclass(slots=True)
@@ -75,7 +85,8 @@ class PagedWrappers:
         self._pages = GraphPages()
         self._planner = Planner(runner.device)
         self._planned: dict[Kind, _Planned] = {}
-        self._fixed: dict[int, tuple[ForwardBatch, object, dict[Kind, _Planned]]] = {}
+        #: Captured extends by the id of their batch, for as long as there is that batch.
+        self._fixed: dict[int, _Fixed] = {}
         self._scales = ScaleTensors(runner)
 
     def allocate(self, max_bs: int) -> None:
@@ -85,41 +96,57 @@ class PagedWrappers:
 
     # Planning
 
-    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+    def plan(self, batch: ForwardBatch, stage: Stage) -> None:
         """Plan every kind of layer for a pass, in the buffers of a graph where it is captured."""
-        if captured and batch.forward_mode.is_extend():
-            self._plan_fixed(batch)
+        if stage.captured and batch.forward_mode.is_extend():
+            self._plan_fixed(batch, stage)
             return
-        self._plan_kinds(batch, Shape.of(batch) if captured else None)
+        self._planned = self._plan_kinds(batch, Shape.of(batch) if stage.captured else None)
 
-    def _plan_fixed(self, batch: ForwardBatch) -> None:
-        """Plan a captured extend, once: it is replayed as it is, with its plan's own tensors.
+    def _plan_fixed(self, batch: ForwardBatch, stage: Stage) -> None:
+        """Plan an extend for its capture; it is replayed as it is, with its plan's own tensors.
 
         Wrappers made for graphs would leave room for any lengths, which takes gigabytes here.
         """
+        source = plan_source(batch)
         known = self._fixed.get(id(batch))
-        if known is None:
-            self._eager.clear()
-            self._plan_kinds(batch, None)
-            self._fixed[id(batch)] = (batch, batch._seen, dict(self._planned))
-            self._eager.clear()
-        elif known[1] != batch._seen:
-            raise InvalidInput(["a captured extend was changed; capture it anew"])
+        if known is None or stage is Stage.CAPTURE:
+            self._planned = self._plan_apart(batch)
+            self._fixed[id(batch)] = _Fixed(self._forgetting(batch), source, self._planned)
+        elif not torch.equal(known.source, source):
+            raise InvalidInput(
+                ["lengths or pages of a captured extend were changed; capture it anew"]
+            )
         else:
-            self._planned = dict(known[2])
+            self._planned = known.planned
 
-    def _plan_kinds(self, batch: ForwardBatch, shape: Shape | None) -> None:
+    def _plan_apart(self, batch: ForwardBatch) -> dict[Kind, _Planned]:
+        """Plans of wrappers that no other pass uses."""
+        eager, self._eager = self._eager, {}
+        try:
+            return self._plan_kinds(batch, None)
+        finally:
+            self._eager = eager
+
+    def _forgetting(self, batch: ForwardBatch) -> weakref.ref[ForwardBatch]:
+        """A reference that drops the batch's plan once the batch is gone."""
+        key, fixed = id(batch), self._fixed
+        return weakref.ref(batch, lambda _: fixed.pop(key, None))
+
+    def _plan_kinds(self, batch: ForwardBatch, shape: Shape | None) -> dict[Kind, _Planned]:
         lengths = host_lengths(batch)
         pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
         mask = self._tree(batch, lengths, shape) if shape and shape.tree else None
+        planned = {}
         for kind in self.kinds:
             cuda_cores = self._uses_cuda_cores(kind, batch)
             wrapper = self._wrapper(kind, cuda_cores, batch, shape)
-            self._planned[kind] = _Planned(wrapper, cuda_cores)
+            planned[kind] = _Planned(wrapper, cuda_cores)
             if cuda_cores:
                 self._plan_decode(wrapper, kind, lengths, pages)
             else:
                 self._plan_prefill(wrapper, kind, batch, lengths, pages, mask)
+        return planned
 
     def _plan_decode(
         self, wrapper: Any, kind: Kind, lengths: HostLengths, pages: torch.Tensor

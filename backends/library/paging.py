@@ -71,6 +71,15 @@ def page_list(
     return out[:total]
 
 
+def plan_source(batch: ForwardBatch) -> torch.Tensor:
+    """All that the plan of a pass without a mask is made of, in a row on the host."""
+    page, host = batch.token_to_kv_pool.page_size, batch.req_to_token_pool.host
+    lens = batch.kv_lens_cpu
+    requests = batch.req_pool_indices_cpu.tolist()
+    firsts = [host[row, :n:page] for row, n in zip(requests, lens.tolist(), strict=True)]
+    return torch.cat((torch.tensor(batch.query_lens_cpu), lens, *firsts))
+
+
 def columns_of(batch: ForwardBatch) -> int:
     """How many pages the longest row has."""
     return -(-batch.max_kv_len // batch.token_to_kv_pool.page_size)

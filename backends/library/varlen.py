@@ -9,6 +9,7 @@ import torch
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from .graphs import Stage
 from .paging import query_bounds
 from .tables import PassTables, TabledPass
 
@@ -35,9 +36,9 @@ class VarlenEngine(ABC):
         """Make room for captured batches of up to `max_bs` requests."""
         self._tables.allocate(max_bs)
 
-    def plan(self, batch: ForwardBatch, *, captured: bool) -> None:
+    def plan(self, batch: ForwardBatch, stage: Stage) -> None:
         """Prepare page table and bounds of a pass; static ones where it is captured."""
-        self._pass = self._tables.prepare(batch, captured=captured)
+        self._pass = self._tables.prepare(batch, captured=stage.captured)
 
     def run(
         self, q: torch.Tensor, layer: AttentionLayer, sinks: torch.Tensor | None

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..interface.base import AttentionBackend, capability_of
+from ..interface.base import capability_of
 from ..interface.batch import ForwardBatch
 from ..interface.capabilities import Refusal, Request
 from ..interface.dtypes import TORCH
@@ -15,19 +15,20 @@ from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..library import modules, paged
 from ..library.driver import share_driver
+from ..library.engine import StagedBackend
+from ..library.graphs import Stage
 from ..library.kinds import kv_buffers, scales_of
 from ..library.masks import tree_words
 from ..library.paging import key_bounds, query_bounds
 from ..library.scales import to_e4m3
 from ..library.tables import PassTables, TabledPass
-from ..library.warm import warm_up
 from .capabilities import CAPABILITIES
 
 #: Semaphores and scratch of XQA; the counters of the generated kernels. Zeroed before first use.
 WORKSPACE_BYTES = 128 << 20
 
 
-class TRTLLMHAAttnBackend(AttentionBackend):
+class TRTLLMHAAttnBackend(StagedBackend):
     """XQA on Hopper and consumer Blackwell, generated kernels on data-centre Blackwell."""
 
     capabilities = CAPABILITIES
@@ -69,14 +70,11 @@ class TRTLLMHAAttnBackend(AttentionBackend):
             )
         return self._extend_wrappers
 
-    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
-        captured = in_capture or batch.captured
+    def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:
         if batch.forward_mode.is_extend() and self.kernel == "xqa":
-            self._fa2().plan(batch, captured=captured)
+            self._fa2().plan(batch, stage)
         else:
-            self._pass = self._tables.prepare(batch, captured=captured)
-        if in_capture:
-            warm_up(self, batch)
+            self._pass = self._tables.prepare(batch, captured=stage.captured)
 
     def _more(self, batch: ForwardBatch) -> dict[str, torch.Tensor]:
         """Bounds of a generated extend; which drafts see which, for XQA.
