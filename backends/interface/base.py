@@ -33,8 +33,6 @@ class AttentionBackend(ABC):
     """
 
     capabilities: ClassVar[Capabilities]
-    #: The backend reads `seq_lens_cpu` in decode (SGLang: the same name).
-    needs_cpu_seq_lens: ClassVar[bool] = True
 
     def __init__(self, runner: ModelRunner) -> None:
         self.runner = runner

@@ -58,7 +58,6 @@ class TritonAttnBackend(AttentionBackend):
     """Own kernels; on a CPU Triton's interpreter runs them."""
 
     capabilities = CAPABILITIES
-    needs_cpu_seq_lens = False
 
     def __init__(self, runner: ModelRunner) -> None:
         super().__init__(runner)
