@@ -46,6 +46,16 @@ class FlexAttnBackend(AttentionBackend):
         self.compiled = self.device.type == "cuda"
         self._geometry = PoolGeometry(self.token_to_kv_pool)
         self._masks: dict[Kind, PagedMask] = {}
+        self._numbers: dict[float, torch.Tensor] = {}
+
+    def _number(self, value: float) -> torch.Tensor:
+        """A number of a layer as a tensor, so that one compiled function serves all layers."""
+        if value not in self._numbers:
+            with torch.inference_mode(False):
+                self._numbers[value] = torch.full(
+                    (), float(value), dtype=torch.float32, device=self.device
+                )
+        return self._numbers[value]
 
     def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
         self._masks = {}
@@ -78,8 +88,8 @@ class FlexAttnBackend(AttentionBackend):
                 keys.transpose(0, 1)[None],
                 values.transpose(0, 1)[None],
                 mask.block_mask,
-                _cap(layer.logit_cap, self.device),
-                scale=layer.scaling * k_scale,
+                self._number(layer.scaling * k_scale),
+                self._number(layer.logit_cap) if layer.logit_cap > 0 else None,
                 with_lse=sinks is not None,
                 options=_options(query.shape, layer, q.element_size(), mask),
             )
@@ -107,11 +117,6 @@ def _finite(values: torch.Tensor, slots: torch.Tensor) -> Iterator[None]:
         yield
     finally:
         stored[slots] = kept
-
-
-def _cap(cap: float, device: torch.device) -> torch.Tensor | None:
-    # A tensor, so that one compiled function serves every cap.
-    return torch.full((), cap, dtype=torch.float32, device=device) if cap > 0 else None
 
 
 def _options(
@@ -157,32 +162,31 @@ def _untraced() -> Iterator[None]:
 
 @functools.cache
 def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | None]]:
-    """flex_attention with or without a cap and sums, compiled or as torch has it."""
+    """flex_attention with or without a cap and sums, compiled or as torch has it.
+
+    Scale and cap are tensors: each number would be compiled into a function of its own.
+    """
 
     def attend(
         q: torch.Tensor,
         k: torch.Tensor,
         v: torch.Tensor,
         block_mask: Any,
+        scale: torch.Tensor,
         cap: torch.Tensor | None,
         *,
-        scale: float,
         with_lse: bool,
         options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        score_mod: Callable[..., torch.Tensor] | None = None
-        if cap is not None:
-
-            def capped(
-                score: torch.Tensor,
-                b: torch.Tensor,
-                h: torch.Tensor,
-                m: torch.Tensor,
-                n: torch.Tensor,
-            ) -> torch.Tensor:
-                return cap * torch.tanh(score / cap)
-
-            score_mod = capped
+        def score_mod(
+            score: torch.Tensor,
+            b: torch.Tensor,
+            h: torch.Tensor,
+            m: torch.Tensor,
+            n: torch.Tensor,
+        ) -> torch.Tensor:
+            score = score * scale
+            return score if cap is None else cap * torch.tanh(score / cap)
 
         call = functools.partial(
             flex_attention,
@@ -191,7 +195,7 @@ def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | No
             v,
             score_mod=score_mod,
             block_mask=block_mask,
-            scale=scale,
+            scale=1.0,
             kernel_options=options,
         )
         if not with_lse:
@@ -208,10 +212,10 @@ def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | No
     traced = torch.compile(attend, dynamic=True, fullgraph=True)
 
     def call(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        # Numbers stay numbers in the kernel. Past the limit torch would fall back to the eager
-        # form without a word; with fullgraph it raises.
+        # Past the limit torch would fall back to the eager form without a word; with fullgraph it
+        # raises.
         with torch._dynamo.config.patch(
-            specialize_float=True, recompile_limit=_VARIANTS, accumulated_recompile_limit=_VARIANTS
+            recompile_limit=_VARIANTS, accumulated_recompile_limit=_VARIANTS
         ):
             return traced(*args, **kwargs)
 

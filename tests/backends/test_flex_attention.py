@@ -21,6 +21,7 @@ from attn_lint.backends.interface.runner import ModelRunner  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import create_backend  # noqa: E402
 from attn_lint.backends.verify.scenario import Scenario, draw  # noqa: E402
+from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 from .support import LAYER, SMALL  # noqa: E402
 
@@ -107,6 +108,51 @@ def test_nothing_is_traced_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for traits in ({}, {"sinks": True, "logit_cap": True}):
         assert run(draw(replace(MHA, **traits), 5, longest=40)) < 1e-6
     assert getattr(flex.flex_module, switch) is before
+
+
+@pytest.mark.parametrize("cap", [0.0, 5.0])
+def test_layers_of_any_scale_share_a_compiled_function(
+    cap: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many layers with FP8 scales of their own would be compiled as often, and at last refused.
+
+    Dynamo counts; what it hands over runs as torch has it, since inductor builds none of it here.
+    """
+    drawn = draw(replace(MHA, **EXTEND), 4, longest=40)
+    reqs, old, batch = drawn.runner.req_to_token_pool, drawn.batch.token_to_kv_pool, drawn.batch
+    layers = [
+        replace(drawn.layer, layer_id=i, scaling=(i + 1) / 20, logit_cap=cap and cap + i)
+        for i in range(10)
+    ]
+    kv = MHATokenToKVPool(
+        num_pages=old.num_pages,
+        page_size=old.page_size,
+        kv_cache_dtype="float32",
+        head_num=2,
+        head_dim=32,
+        layer_num=len(layers),
+    )
+    ids, lengths = batch.req_pool_indices.tolist(), batch.seq_lens.tolist()
+    whole = ForwardBatch.extend(reqs, kv, ids, [0] * len(ids), lengths)
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    flex._flex.cache_clear()
+    torch._dynamo.reset()
+    try:
+        backend = flex.FlexAttnBackend(ModelRunner(layers, reqs, kv, torch.float32))
+        backend.compiled = True
+        backend.init_forward_metadata(whole)
+        generator = torch.Generator().manual_seed(3)
+        for layer in layers:
+            q, k, v = (
+                torch.randn(whole.num_tokens, heads, 32, generator=generator) for heads in (4, 2, 2)
+            )
+            out = backend.forward(q, k, v, layer, whole)
+            assert relative_error(out, attention(q, layer, whole)) < 1e-6, layer
+    finally:
+        flex._flex.cache_clear()
+        torch._dynamo.reset()
+    assert counter.frame_count == 1
 
 
 @pytest.mark.parametrize("traits", [{"kv_dtype": "fp4_e2m1"}])
@@ -212,9 +258,9 @@ def walk(
     k: Any,
     v: Any,
     block_mask: Any,
+    scale: Any,
     cap: Any,
     *,
-    scale: float,
     with_lse: bool,
     options: Any,
     exact: bool,
