@@ -20,10 +20,17 @@ from ..interface.capabilities import Refusal
 #: Traits of a refusal that no kernel causes: something has to be installed or built first.
 NOT_BUILT: tuple[str, ...] = ()
 
+#: Files that were found, so that every pass need not look. What is missing may be built yet.
+_found: set[Path] = set()
+#: The same for compilers: what was looked for, and the folders that it was looked for in.
+_compilers: set[tuple[str, str | None]] = set()
+
 
 def missing(names: Sequence[str]) -> list[Refusal]:
     """A refusal for each module that is not built and can't be compiled here."""
-    compiler = _has_compiler()
+    absent = [name for name in dict.fromkeys(names) if not _is_built(name)]
+    if not absent or _has_compiler():
+        return []
     return [
         Refusal(
             NOT_BUILT,
@@ -31,8 +38,7 @@ def missing(names: Sequence[str]) -> list[Refusal]:
             + ("FLASHINFER_DISABLE_JIT is set" if _jit_is_off() else "there is no CUDA compiler")
             + f": run scripts/flashinfer_modules.py build {name}, or install nvcc",
         )
-        for name in dict.fromkeys(names)
-        if not compiler and not _is_built(name)
+        for name in absent
     ]
 
 
@@ -112,7 +118,10 @@ def _is_built(name: str) -> bool:
     from flashinfer.jit import env
 
     # What FlashInfer compiled itself, in its folder for that, it loads through its compiler only.
-    return (Path(env.FLASHINFER_AOT_DIR) / name / f"{name}.so").exists()
+    module = Path(env.FLASHINFER_AOT_DIR) / name / f"{name}.so"
+    if module not in _found and module.exists():
+        _found.add(module)
+    return module in _found
 
 
 def _jit_is_off() -> bool:
@@ -124,4 +133,7 @@ def _has_compiler() -> bool:
         return False
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     nvcc = os.environ.get("FLASHINFER_NVCC") or str(Path(home) / "bin" / "nvcc")
-    return shutil.which(nvcc) is not None or shutil.which("nvcc") is not None
+    asked = (nvcc, os.environ.get("PATH"))
+    if asked not in _compilers and (shutil.which(nvcc) or shutil.which("nvcc")):
+        _compilers.add(asked)
+    return asked in _compilers

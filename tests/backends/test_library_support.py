@@ -184,11 +184,26 @@ class TestModules:
         # Compiled by the library itself: it asks its compiler before it loads such a one.
         assert len(self.missing("alpha", "beta", "delta")) == 2
 
+    def test_what_was_found_is_not_looked_for_again(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert len(self.missing("alpha")) == 1
+        module = folder / "aot" / "alpha" / "alpha.so"
+        module.parent.mkdir(parents=True)
+        module.touch()
+        assert self.missing("alpha") == []  # built in the meantime
+        with monkeypatch.context() as patched:
+            for function in (os, "stat"), (shutil, "which"):
+                patched.setattr(*function, lambda *a, **b: pytest.fail("looked for again"))
+            assert self.missing("alpha") == []
+
     def test_a_compiler_is_enough(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         nvcc = folder / "none" / "bin" / "nvcc"
         nvcc.parent.mkdir(parents=True)
         nvcc.touch(mode=0o755)
         assert self.missing("alpha") == []
+        nvcc.unlink()
+        assert self.missing("alpha") == []  # found once is enough
         monkeypatch.setenv("FLASHINFER_DISABLE_JIT", "1")
         (reason,) = self.missing("alpha")
         assert "FLASHINFER_DISABLE_JIT is set" in reason
