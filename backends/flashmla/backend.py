@@ -33,6 +33,7 @@ class FlashMLABackend(StagedBackend):
         self._is_fp8 = self.token_to_kv_pool.kv_cache_dtype == "fp8_e4m3"
         self._extend_kernel = latent.mla_backend(capability_of(self.device))
         self._extend_wrappers: latent.LatentWrappers | None = None
+        self._graph_bs = 0  # most requests of a graph, once that is said
         # Pages are loaded whole.
         self._tables = PassTables(runner, clean_tails=True)
         self._pass: TabledPass | None = None
@@ -61,14 +62,18 @@ class FlashMLABackend(StagedBackend):
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         super().init_cuda_graph_state(max_bs, max_num_tokens)
         self._tables.allocate(max_bs)
-        if importlib.util.find_spec("flashinfer") is not None:
-            self._extend_engine().allocate(max_bs)
+        self._graph_bs = max_bs
+        if self._extend_wrappers is not None:
+            self._extend_wrappers.allocate(max_bs)
 
     def _extend_engine(self) -> latent.LatentWrappers:
+        """What runs an extend; made when one is planned, as its workspace is large."""
         if self._extend_wrappers is None:
             self._extend_wrappers = latent.LatentWrappers(
                 self.runner, self._extend_kernel, paged.new_workspace(self.device)
             )
+            if self._graph_bs:
+                self._extend_wrappers.allocate(self._graph_bs)
         return self._extend_wrappers
 
     def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:

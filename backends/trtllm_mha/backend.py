@@ -60,10 +60,13 @@ class TRTLLMHAAttnBackend(StagedBackend):
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         super().init_cuda_graph_state(max_bs, max_num_tokens)
         self._tables.allocate(max_bs)
-        if self.kernel == "xqa":
-            self._fa2().allocate(max_bs)
 
     def _fa2(self) -> paged.PagedWrappers:
+        """What runs an extend beside XQA; made when one is planned, as its workspace is large.
+
+        A captured extend is planned for itself alone, out of the capture: nothing is allocated
+        for it ahead.
+        """
         if self._extend_wrappers is None:
             self._extend_wrappers = paged.PagedWrappers(
                 self.runner, "fa2", paged.new_workspace(self.device), self._library

@@ -240,6 +240,29 @@ def moved(scenario: Scenario) -> None:
     reqs.write(scenario.ids[0], range(free * PAGE, (free + 1) * PAGE))
 
 
+@pytest.mark.parametrize(("name", "request_"), [("trtllm_mha", MHA), ("flashmla", MLA)], ids=str)
+def test_room_for_extends_is_made_for_extends_alone(name: str, request_: Request) -> None:
+    """FlashInfer's workspace is large, and graphs of decodes need none."""
+    scenario = draw(request_, 10, longest=70)
+    backend: Any = create(name, scenario)
+    batch = scenario.batch
+    backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
+    backend.init_forward_metadata_out_graph(batch, in_capture=True)
+    backend.init_forward_metadata_in_graph(batch)
+    assert error_of(backend, scenario) < 5e-3
+    assert backend._extend_wrappers is None
+    extend = replace(request_, mode="extend")
+    lens = batch.kv_lens_cpu.tolist()
+    scenario.batch = changed(
+        scenario, Lengths(tuple(n - 1 for n in lens), (1,) * len(lens)), extend
+    )
+    backend.init_forward_metadata_out_graph(scenario.batch, in_capture=True)
+    made = backend._extend_wrappers
+    backend.init_forward_metadata_in_graph(scenario.batch)
+    assert error_of(backend, scenario) < 5e-3
+    assert made is backend._extend_wrappers is not None
+
+
 def test_a_changed_captured_extend_is_refused_until_it_is_captured_anew() -> None:
     backend, scenario = captured_extend()
     moved(scenario)
