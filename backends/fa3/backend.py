@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from ..interface.batch import ForwardBatch
 from ..interface.capabilities import Refusal
 from ..interface.layer import AttentionLayer
@@ -11,7 +9,7 @@ from ..interface.runner import ModelRunner
 from ..library import latent, modules, paged
 from ..library.engine import Engine, EngineBackend
 from .capabilities import CAPABILITIES
-from .sgl import SglKernel
+from .sgl import SglKernel, is_built
 
 
 class FlashAttentionBackend(EngineBackend):
@@ -22,7 +20,7 @@ class FlashAttentionBackend(EngineBackend):
     def __init__(self, runner: ModelRunner) -> None:
         super().__init__(runner)
         self._is_mla = self.token_to_kv_pool.family == "mla"
-        self._uses_sgl = not self._is_mla and importlib.util.find_spec("sgl_kernel") is not None
+        self._uses_sgl = not self._is_mla and is_built()
 
     def refusals(
         self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False

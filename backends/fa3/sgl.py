@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 import torch
@@ -14,13 +15,29 @@ from ..library.scales import ScaleTensors, to_e4m3
 from ..library.tables import TabledPass
 from ..library.varlen import QUERY_BOUNDS, VarlenEngine
 
+_MODULE = "sgl_kernel.flash_attn"
+
+
+def is_built() -> bool:
+    """Whether `sgl_kernel` is installed with a FlashAttention-3 that can be loaded.
+
+    Asked by importing it: the package is built for some devices without.
+    """
+    if importlib.util.find_spec("sgl_kernel") is None:
+        return False
+    try:
+        importlib.import_module(_MODULE)
+    except (ImportError, OSError):
+        return False
+    return True
+
 
 class SglKernel(VarlenEngine):
     """Plans and runs `flash_attn_with_kvcache`."""
 
     def __init__(self, runner: ModelRunner, library: Any = None) -> None:
         super().__init__(runner)
-        self.library = library or importlib.import_module("sgl_kernel.flash_attn")
+        self.library = library or importlib.import_module(_MODULE)
         self._scales = ScaleTensors(runner)
 
     def _call(

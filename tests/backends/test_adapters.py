@@ -263,6 +263,29 @@ def test_room_for_extends_is_made_for_extends_alone(name: str, request_: Request
     assert made is backend._extend_wrappers is not None
 
 
+@pytest.mark.parametrize("error", [ImportError, OSError])
+def test_a_build_of_sgl_kernel_without_its_kernel_is_passed_over(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = draw(MHA, 11, longest=70)
+    found, imported = importlib.util.find_spec, importlib.import_module
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: name == "sgl_kernel" or found(name, *a)
+    )
+    assert create("fa3", scenario)._uses_sgl  # type: ignore[attr-defined]
+
+    def broken(name: str, *args: Any) -> Any:
+        if name.startswith("sgl_kernel"):
+            raise error(name)
+        return imported(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", broken)
+    backend = create("fa3", scenario)
+    backend.init_forward_metadata(scenario.batch)
+    assert error_of(backend, scenario) < 5e-3
+    assert isinstance(backend._engine, paged.PagedWrappers)  # type: ignore[attr-defined]
+
+
 def test_a_changed_captured_extend_is_refused_until_it_is_captured_anew() -> None:
     backend, scenario = captured_extend()
     moved(scenario)
