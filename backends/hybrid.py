@@ -62,6 +62,21 @@ class HybridAttnBackend(AttentionBackend):
     def get_cuda_graph_seq_len_fill_value(self) -> int:
         return self.decode_backend.get_cuda_graph_seq_len_fill_value()
 
+    def forward(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor | None,
+        v: torch.Tensor | None,
+        layer: AttentionLayer,
+        forward_batch: ForwardBatch,
+        save_kv_cache: bool = True,
+        *,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return self.select(forward_batch.forward_mode).forward(
+            q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks
+        )
+
     def forward_decode(
         self,
         q: torch.Tensor,

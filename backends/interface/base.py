@@ -157,7 +157,8 @@ class AttentionBackend(ABC):
         gain from tracing this: keep it out with `torch.compiler.disable`.
         """
         if forward_batch.forward_mode.is_idle():
-            return q.new_zeros(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
+            query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
+            return query.new_zeros(query.shape[0], layer.tp_q_head_num * layer.v_head_dim)
         if forward_batch.forward_mode.is_decode():
             return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
         return self.forward_extend(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
@@ -275,7 +276,8 @@ class AttentionBackend(ABC):
                 values = keys[..., : layer.v_head_dim]
             else:
                 values = self._rows("v", v, n, layer.tp_k_head_num, layer.v_head_dim)
-            self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
+            if n:
+                self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
         return query.contiguous()
 
     def _check_room(self, batch: ForwardBatch) -> None:

@@ -334,6 +334,35 @@ def test_a_wrong_tensor_reaches_no_kernel(mode: str, name: str, change: Any, mes
 
 
 @pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("q", lambda x: torch.zeros(1, 4, 32), r"q is \[1, 4, 32\]; it is \[0, 4, 32\]"),
+        ("q", lambda x: x[:, :2], "q is"),
+        ("q", lambda x: x.bfloat16(), "q is torch.bfloat16"),
+        ("q", lambda x: None, "q is missing"),
+        ("k", lambda x: x.to("meta"), "k is on meta"),
+        ("k", lambda x: x.half(), "k is torch.float16"),
+        ("v", lambda x: x[..., :1], "v is"),
+        ("v", lambda x: None, "v is missing"),
+        ("sinks", lambda x: torch.zeros(4), "sinks were given to a layer that uses none"),
+        ("layer", lambda x: replace(x, layer_id=9), "layer 9 is not one"),
+    ],
+)
+def test_an_idle_pass_is_checked_like_any_other(name: str, change: Any, message: str) -> None:
+    drawn = scenario(SMALL)
+    backend = spy(drawn)
+    idle = ForwardBatch.idle(drawn.batch.req_to_token_pool, drawn.batch.token_to_kv_pool)
+    given = {key: getattr(drawn, key)[:0] for key in ("q", "k", "v")}
+    given |= {"layer": drawn.layer, "batch": idle}
+    with pytest.raises(InvalidInput, match="init_forward_metadata was not called"):
+        call(backend, drawn, **given)
+    backend.init_forward_metadata(idle)
+    given[name] = change(given.get(name))
+    with pytest.raises(InvalidInput, match=message):
+        call(backend, drawn, **given)
+
+
+@pytest.mark.parametrize(
     ("sinks", "message"),
     [
         (None, "the layer uses sinks; none were given"),
