@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import torch
@@ -13,35 +12,20 @@ from ..interface.dtypes import TORCH
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from . import modules
-from .graphs import GraphBuffers, GraphPages, Shape, Stage
-from .kinds import Kind, kinds_of, kv_buffers, stored_dtype
-from .paging import host_lengths, most_columns, page_list
-from .planning import Planner
+from .graphs import GraphBuffers, Shape, Stage
+from .kinds import Kind, kv_buffers, stored_dtype
+from .paging import host_lengths, page_list
+from .wrappers import Wrappers
 
 
-class LatentWrappers:
+class LatentWrappers(Wrappers):
     """Plans and runs FlashInfer for every kind of MLA layer of a runner."""
 
     def __init__(
         self, runner: ModelRunner, backend: str, workspace: torch.Tensor, library: Any = None
     ) -> None:
-        self.library = library or importlib.import_module("flashinfer")
-        self.runner = runner
-        self.backend = backend
-        self.workspace = workspace
-        self.kinds = kinds_of(runner.layers)
-        self.pool = runner.token_to_kv_pool
-        self._eager: dict[Kind, Any] = {}
-        self._captured: dict[tuple[Kind, Shape], Any] = {}
-        self._buffers: dict[Shape, GraphBuffers] = {}
-        self._pages = GraphPages()
-        self._planner = Planner(runner.device)
+        super().__init__(runner, backend, workspace, library)
         self._planned: dict[Kind, Any] = {}
-
-    def allocate(self, max_bs: int) -> None:
-        """Make room for captured batches of up to `max_bs` requests."""
-        columns = most_columns(self.runner.req_to_token_pool)
-        self._pages.allocate(max_bs, columns, self.runner.device)
 
     def plan(self, batch: ForwardBatch, stage: Stage) -> None:
         """Plan every kind of layer for a pass, in the buffers of a graph where it is captured."""
@@ -49,7 +33,7 @@ class LatentWrappers:
         shape = Shape.of(batch) if stage.captured else None
         pages = page_list(batch, lengths, self._pages.of(batch) if shape else None)
         for kind in self.kinds:
-            wrapper = self._wrapper(kind, batch, shape)
+            wrapper = self._wrapper(kind, batch, shape, self._new)
             self._planned[kind] = wrapper
             self._planner.plan(
                 wrapper,
@@ -67,26 +51,18 @@ class LatentWrappers:
                 stored_dtype(self.pool),
             )
 
-    def _wrapper(self, kind: Kind, batch: ForwardBatch, shape: Shape | None) -> Any:
+    def _new(self, buffers: GraphBuffers | None) -> Any:
+        graph: dict[str, Any] = {}
+        if buffers is not None:
+            graph = {
+                "use_cuda_graph": True,
+                "qo_indptr": buffers.qo_indptr,
+                "kv_indptr": buffers.kv_indptr,
+                "kv_indices": buffers.pages,
+                "kv_len_arr": buffers.kv_lens,
+            }
         new = self.library.mla.BatchMLAPagedAttentionWrapper
-        if shape is None:
-            if kind not in self._eager:
-                self._eager[kind] = new(self.workspace, backend=self.backend)
-            return self._eager[kind]
-        if (kind, shape) not in self._captured:
-            if shape not in self._buffers:
-                self._buffers[shape] = GraphBuffers.new(batch, self._pages.of(batch))
-            buffers = self._buffers[shape]
-            self._captured[kind, shape] = new(
-                self.workspace,
-                use_cuda_graph=True,
-                qo_indptr=buffers.qo_indptr,
-                kv_indptr=buffers.kv_indptr,
-                kv_indices=buffers.pages,
-                kv_len_arr=buffers.kv_lens,
-                backend=self.backend,
-            )
-        return self._captured[kind, shape]
+        return new(self.workspace, backend=self.backend, **graph)
 
     def run(
         self, q: torch.Tensor, layer: AttentionLayer, sinks: torch.Tensor | None = None

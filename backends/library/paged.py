@@ -7,9 +7,9 @@ pages from the device, so that planning a decode reads nothing back.
 
 from __future__ import annotations
 
-import importlib
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,18 +22,17 @@ from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
 from ..interface.staging import staged
 from . import modules
-from .graphs import GraphBuffers, GraphPages, Shape, Stage
-from .kinds import Kind, fp4_scales, kinds_of, kv_buffers, scales_of, stored_dtype
+from .graphs import GraphBuffers, Shape, Stage
+from .kinds import Kind, fp4_scales, kv_buffers, scales_of, stored_dtype
 from .masks import flat_mask, pack_trees, packed_bounds
-from .paging import HostLengths, host_lengths, most_columns, page_list, plan_source
-from .planning import Planner
+from .paging import HostLengths, host_lengths, page_list, plan_source
 from .scales import ScaleTensors, to_e4m3
+from .wrappers import Wrappers
 
 #: Room to merge split keys in: SGLang's default, above FlashInfer's advice.
 WORKSPACE_BYTES = 384 << 20
-#: Fewest query heads a key head that make tensor cores worth while in decode.
-_TENSOR_CORE_GROUP = 4
-#: Groups that FlashInfer's CUDA-core decode is compiled for below that.
+#: Query heads a key head for which FlashInfer's CUDA-core decode is compiled and leaves nothing to
+#: tensor cores, which are worth while from four on.
 _CUDA_CORE_GROUPS = (1, 2, 3)
 
 
@@ -62,37 +61,22 @@ class _Mask:
     bounds: torch.Tensor
 
 
-class PagedWrappers:
+class PagedWrappers(Wrappers):
     """Plans and runs FlashInfer for every kind of MHA layer of a runner."""
 
     def __init__(
         self, runner: ModelRunner, backend: str, workspace: torch.Tensor, library: Any = None
     ) -> None:
-        self.library = library or importlib.import_module("flashinfer")
-        self.runner = runner
-        self.backend = backend
-        self.workspace = workspace
-        self.kinds = kinds_of(runner.layers)
-        self.pool = runner.token_to_kv_pool
+        super().__init__(runner, backend, workspace, library)
         self.kv_dtype = stored_dtype(self.pool)
         # fa3 multiplies e4m3 keys by e4m3 queries.
         narrow = backend == "fa3" and self.kv_dtype is torch.float8_e4m3fn
         self.q_dtype = self.kv_dtype if narrow else runner.dtype
-        self._eager: dict[tuple[Kind, bool], Any] = {}
-        self._captured: dict[tuple[Kind, Shape], Any] = {}
-        self._buffers: dict[Shape, GraphBuffers] = {}
         self._masks: dict[Shape, _Mask] = {}
-        self._pages = GraphPages()
-        self._planner = Planner(runner.device)
         self._planned: dict[Kind, _Planned] = {}
         #: Captured extends by the id of their batch, for as long as there is that batch.
         self._fixed: dict[int, _Fixed] = {}
         self._scales = ScaleTensors(runner)
-
-    def allocate(self, max_bs: int) -> None:
-        """Make room for captured batches of up to `max_bs` requests."""
-        columns = most_columns(self.runner.req_to_token_pool)
-        self._pages.allocate(max_bs, columns, self.runner.device)
 
     # Planning
 
@@ -140,7 +124,8 @@ class PagedWrappers:
         planned = {}
         for kind in self.kinds:
             cuda_cores = self._uses_cuda_cores(kind, batch)
-            wrapper = self._wrapper(kind, cuda_cores, batch, shape)
+            new = partial(self._new, kind, cuda_cores, mask)
+            wrapper = self._wrapper((kind, cuda_cores), batch, shape, new)
             planned[kind] = _Planned(wrapper, cuda_cores)
             if cuda_cores:
                 self._plan_decode(wrapper, kind, lengths, pages)
@@ -241,23 +226,8 @@ class PagedWrappers:
             sinks=kind.sinks,
         )
 
-    def _wrapper(
-        self, kind: Kind, cuda_cores: bool, batch: ForwardBatch, shape: Shape | None
-    ) -> Any:
-        if shape is None:
-            key = (kind, cuda_cores)
-            if key not in self._eager:
-                self._eager[key] = self._new(kind, cuda_cores, None, None)
-            return self._eager[key]
-        if (kind, shape) not in self._captured:
-            if shape not in self._buffers:
-                self._buffers[shape] = GraphBuffers.new(batch, self._pages.of(batch))
-            mask = self._mask_of(batch, shape) if shape.tree else None
-            self._captured[kind, shape] = self._new(kind, cuda_cores, self._buffers[shape], mask)
-        return self._captured[kind, shape]
-
     def _new(
-        self, kind: Kind, cuda_cores: bool, buffers: GraphBuffers | None, mask: _Mask | None
+        self, kind: Kind, cuda_cores: bool, mask: _Mask | None, buffers: GraphBuffers | None
     ) -> Any:
         if cuda_cores:
             graph = (
@@ -400,13 +370,7 @@ def module_names(backend: str, request: Request) -> list[str]:
 
 def uses_cuda_cores(backend: str, *, group: int, same_dtype: bool, sinks: bool) -> bool:
     """Whether a decode is better off without tensor cores, which small groups leave idle."""
-    return (
-        backend == "fa2"
-        and group < _TENSOR_CORE_GROUP
-        and group in _CUDA_CORE_GROUPS
-        and same_dtype
-        and not sinks
-    )
+    return backend == "fa2" and group in _CUDA_CORE_GROUPS and same_dtype and not sinks
 
 
 def new_workspace(device: torch.device) -> torch.Tensor:
