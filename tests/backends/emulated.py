@@ -7,6 +7,8 @@ wrong about an argument gives a wrong result here.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -417,44 +419,78 @@ def varlen(
     return out
 
 
-def fa4(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **o: Any) -> tuple[torch.Tensor, None]:
+def fa4(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    cu_seqlens_q: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_k: torch.Tensor,
+    page_table: torch.Tensor,
+    softmax_scale: float,
+    causal: bool,
+    window_size: tuple[int | None, int | None],
+    learnable_sink: torch.Tensor | None,
+    softcap: float,
+) -> tuple[torch.Tensor, None]:
     """`flash_attn.cute.flash_attn_varlen_func`."""
-    assert o["max_seqlen_q"] >= int((o["cu_seqlens_q"][1:] - o["cu_seqlens_q"][:-1]).max())
-    assert o["max_seqlen_k"] >= int(o["seqused_k"].max())
+    assert max_seqlen_q >= int((cu_seqlens_q[1:] - cu_seqlens_q[:-1]).max())
+    assert max_seqlen_k >= int(seqused_k.max())
+    assert q.dtype is k.dtype is v.dtype
     out = varlen(
         q,
         k,
         v,
-        page_table=o["page_table"],
-        lens=o["seqused_k"],
-        bounds=o["cu_seqlens_q"],
-        scale=o["softmax_scale"],
-        causal=o["causal"],
-        window=o["window_size"],
-        cap=o["softcap"],
-        sinks=o["learnable_sink"],
+        page_table=page_table,
+        lens=seqused_k,
+        bounds=cu_seqlens_q,
+        scale=softmax_scale,
+        causal=causal,
+        window=window_size,
+        cap=softcap,
+        sinks=learnable_sink,
     )
     return out.to(q.dtype), None
 
 
-def fa3(**o: Any) -> torch.Tensor:
+def fa3(
+    *,
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    page_table: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    max_seqlen_q: int,
+    k_descale: torch.Tensor | None = None,
+    v_descale: torch.Tensor | None = None,
+    softmax_scale: float,
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
     """`sgl_kernel.flash_attn.flash_attn_with_kvcache`."""
-    scale, weight = o["softmax_scale"], 1.0
-    if "k_descale" in o:
-        assert o["k_descale"].shape == (len(o["cache_seqlens"]), o["k_cache"].shape[2])
-        scale, weight = scale * float(o["k_descale"][0, 0]), float(o["v_descale"][0, 0])
+    assert max_seqlen_q >= int((cu_seqlens_q[1:] - cu_seqlens_q[:-1]).max())
+    assert q.dtype is k_cache.dtype is v_cache.dtype
+    scale, weight = softmax_scale, 1.0
+    if k_descale is not None and v_descale is not None:
+        assert k_descale.shape == v_descale.shape == (len(cache_seqlens), k_cache.shape[2])
+        scale, weight = scale * float(k_descale[0, 0]), float(v_descale[0, 0])
     out = varlen(
-        o["q"],
-        o["k_cache"],
-        o["v_cache"],
-        page_table=o["page_table"],
-        lens=o["cache_seqlens"],
-        bounds=o["cu_seqlens_q"],
+        q,
+        k_cache,
+        v_cache,
+        page_table=page_table,
+        lens=cache_seqlens,
+        bounds=cu_seqlens_q,
         scale=scale,
-        causal=o["causal"],
-        window=o["window_size"],
-        cap=o["softcap"],
-        sinks=o["sinks"],
+        causal=causal,
+        window=window_size,
+        cap=softcap,
+        sinks=sinks,
     )
     return (out * weight).to(torch.bfloat16)
 
@@ -486,7 +522,9 @@ class FlashMLA:
         block_table: torch.Tensor,
         cache_seqlens: torch.Tensor,
         head_dim_v: int,
-        schedule: Any,
+        tile_scheduler_metadata: Any,
+        num_splits: None = None,
+        *,
         softmax_scale: float,
         causal: bool,
         use_legacy: bool,
@@ -496,11 +534,20 @@ class FlashMLA:
     ) -> tuple[torch.Tensor, None]:
         assert use_legacy
         assert k_cache.shape[1:3] == (64, 1)
+        schedule = tile_scheduler_metadata
+        assert num_splits is None
         assert torch.equal(schedule.tile_scheduler_metadata, cache_seqlens)
         assert int(schedule.num_splits) == q.shape[1] * q.shape[2]
-        key_scale = 1.0 if descale_k is None else float(descale_k)
+        key_scale = 1.0
+        assert (q.dtype is torch.float8_e4m3fn) == is_fp8_kvcache
         if is_fp8_kvcache:
-            assert q.dtype is k_cache.dtype is torch.float8_e4m3fn
+            assert q.dtype is k_cache.dtype
+            assert descale_q is not None
+            assert descale_k is not None
+            assert descale_q.shape == descale_k.shape == (1,)
+            key_scale = float(descale_q) * float(descale_k)
+        else:
+            assert descale_q is descale_k is None
         out = varlen(
             q.flatten(0, 1).double(),
             k_cache,
@@ -515,7 +562,8 @@ class FlashMLA:
             sinks=None,
         )
         shape = (*q.shape[:3], head_dim_v)
-        return (out * key_scale).to(torch.bfloat16).view(shape), None
+        value_scale = 1.0 if descale_k is None else float(descale_k)
+        return (out * value_scale).to(torch.bfloat16).view(shape), None
 
 
 FLASHINFER = SimpleNamespace(
@@ -530,3 +578,17 @@ LIBRARIES = {
     "flash_attn.cute.interface": SimpleNamespace(flash_attn_varlen_func=fa4),
     "sgl_kernel.flash_attn": SimpleNamespace(flash_attn_with_kvcache=fa3),
 }
+
+
+def check_arguments(ours: Callable[..., Any], real: list[str], where: object) -> None:
+    """Every argument that an emulation takes is one of the library's, at the same place."""
+    mine = inspect.signature(ours).parameters
+    assert set(mine) <= set(real), (where, set(mine) - set(real))
+    required = [
+        name
+        for name, parameter in mine.items()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    by_place = [name for name in required if name not in ("out", "k_scale", "v_scale")]
+    assert by_place == real[: len(by_place)], where

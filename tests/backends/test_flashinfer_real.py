@@ -97,14 +97,4 @@ def _real() -> list[tuple[Any, Any]]:
 def test_emulated_arguments_are_the_real_ones() -> None:
     """Every argument that the emulation takes is one of the library's, at the same place."""
     for ours, theirs in _real():
-        mine = inspect.signature(ours).parameters
-        real = list(inspect.signature(theirs).parameters)
-        assert set(mine) <= set(real), (theirs, set(mine) - set(real))
-        required = [
-            name
-            for name, parameter in mine.items()
-            if parameter.default is parameter.empty
-            and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        ]
-        by_place = [name for name in required if name not in ("out", "k_scale", "v_scale")]
-        assert by_place == real[: len(by_place)], theirs
+        emulated.check_arguments(ours, list(inspect.signature(theirs).parameters), theirs)
