@@ -122,10 +122,17 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason why a request is not carried; `traits` are those that it hangs on."""
+    """One reason why a request is not carried; `traits` are those that it hangs on.
+
+    `source` says where the limit comes from, where that is not the backend's own choice.
+    """
 
     traits: tuple[str, ...]
     reason: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.source})" if self.source else self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +173,7 @@ class Capabilities:
             if getattr(request, name) not in allowed
         ]
         out += [
-            Refusal(tuple(limit.when), limit.reason)
+            Refusal(tuple(limit.when), limit.reason, limit.source)
             for limit in self.limits
             if limit.speaks(request)
         ]

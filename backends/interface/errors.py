@@ -22,7 +22,7 @@ class Refused(BackendError):
     def __init__(self, backend: str, refusals: Sequence[Refusal]) -> None:
         self.backend = backend
         self.refusals = tuple(refusals)
-        super().__init__(f"{backend} refuses: " + "; ".join(r.reason for r in self.refusals))
+        super().__init__(f"{backend} refuses: " + "; ".join(map(str, self.refusals)))
 
 
 class InvalidInput(BackendError):

@@ -20,6 +20,7 @@ from attn_lint.backends.interface.capabilities import (
     one_of,
     tolerance_of,
 )
+from attn_lint.backends.interface.errors import Refused
 from attn_lint.backends.interface.modes import AttentionType, ForwardMode
 from attn_lint.backends.registry import CAPABILITIES
 from hypothesis import given
@@ -141,6 +142,21 @@ def test_reasons_say_what_is_wrong_and_what_is_not(
 ) -> None:
     (refusal,) = made(allows).refusals(request_)
     assert reason in refusal.reason
+
+
+def test_a_refusal_tells_where_its_limit_comes_from() -> None:
+    limits = (
+        Limit({"window": YES}, "no windows", "libwindow 2.1: window.cu"),
+        Limit({"sinks": YES}, "no sinks"),
+    )
+    request = Request(window=True, sinks=True)
+    refusals = Capabilities("it", "It", "nothing", {"window": NO}, limits).refusals(request)
+    assert [r.source for r in refusals] == ["", "libwindow 2.1: window.cu", ""]
+    assert [r.reason for r in refusals[1:]] == ["no windows", "no sinks"], "as evidence has them"
+    assert str(Refused("it", refusals)) == (
+        "it refuses: it has no support for a sliding window; "
+        "no windows (libwindow 2.1: window.cu); no sinks"
+    )
 
 
 def test_traits_that_follow_from_others() -> None:
