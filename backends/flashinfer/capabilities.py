@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ..interface.capabilities import ENCODER_LIMIT as ENCODER_LIMIT
 from ..interface.capabilities import NO, YES, Capabilities, Limit, Package, Range, one_of
+from ..interface.capabilities import TORCH as TORCH
 
-TORCH = Package("torch", "pip install 'attn-lint[run]'")
 FLASHINFER = Package("flashinfer", "pip install 'attn-lint[gpu]'")
 
 _MHA = one_of("mha")
@@ -41,12 +42,6 @@ FA2_LIMITS = (
         "the kernel with sinks reads no FP4 block scales",
         "flashinfer 0.6.13: jit/attention/variants.py, AttentionSink",
     ),
-)
-
-#: Bidirectional attention has one pass: a later token would change what earlier ones saw.
-ENCODER_LIMIT = Limit(
-    {"causal": NO, "mode": one_of("decode", "target_verify")},
-    "bidirectional attention has no decode: later tokens would change earlier ones",
 )
 
 #: Room for a mask is made by drafts, whose number is fixed.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..interface.capabilities import NO, Capabilities, Limit, Package, Range, one_of
+from ..interface.capabilities import ENCODER_LIMIT, NO, TORCH, Capabilities, Limit, Range, one_of
 
-TORCH = Package("torch", "pip install 'attn-lint[run]'")
 _FP8 = one_of("fp8_e4m3", "fp8_e5m2")
 
 CAPABILITIES = Capabilities(
@@ -22,10 +21,7 @@ CAPABILITIES = Capabilities(
         "graph": NO,
     },
     limits=(
-        Limit(
-            {"causal": NO, "mode": one_of("decode", "target_verify")},
-            "bidirectional attention has no decode: later tokens would change earlier ones",
-        ),
+        ENCODER_LIMIT,
         Limit(
             {"device": one_of("cuda"), "qk_head_dim": Range(1, 15)},
             "the compiled kernel takes head dims of 16 and more",

@@ -105,6 +105,12 @@ class Range:
 Allowed = frozenset[Any] | Range
 
 
+def _known(traits: Mapping[str, Allowed]) -> None:
+    unknown = sorted(set(traits) - TRAITS)
+    if unknown:
+        raise ValueError(f"no such trait: {', '.join(unknown)}")
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """A combination that is not carried: every trait in `when` has one of the given values."""
@@ -206,6 +212,14 @@ def one_of(*values: object) -> frozenset[Any]:
 NO = one_of(False)
 YES = one_of(True)
 
+#: What every backend needs.
+TORCH = Package("torch", "pip install 'attn-lint[run]'")
+#: Bidirectional attention has one pass: a later token would change what earlier ones saw.
+ENCODER_LIMIT = Limit(
+    {"causal": NO, "mode": one_of("decode", "target_verify")},
+    "bidirectional attention has no decode: later tokens would change earlier ones",
+)
+
 
 def tolerance_of(dtype: str, kv_dtype: str) -> float:
     """Largest relative error that counts as right, where a kernel computes in `dtype`.
@@ -215,12 +229,6 @@ def tolerance_of(dtype: str, kv_dtype: str) -> float:
     that the pool holds, so that what a narrow `kv_dtype` loses is no error of the kernel.
     """
     return {"float32": 2e-5, "float16": 4e-3, "bfloat16": 2e-2}[dtype]
-
-
-def _known(traits: Mapping[str, Allowed]) -> None:
-    unknown = sorted(set(traits) - TRAITS)
-    if unknown:
-        raise ValueError(f"no such trait: {', '.join(unknown)}")
 
 
 def _value(value: object) -> str:

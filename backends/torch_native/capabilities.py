@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ..interface.capabilities import NO, Capabilities, Limit, Package, one_of
-
-TORCH = Package("torch", "pip install 'attn-lint[run]'")
+from ..interface.capabilities import ENCODER_LIMIT, NO, TORCH, Capabilities, one_of
 
 CAPABILITIES = Capabilities(
     name="torch_native",
@@ -18,12 +16,7 @@ CAPABILITIES = Capabilities(
         "logit_cap": NO,
         "graph": NO,
     },
-    limits=(
-        Limit(
-            {"causal": NO, "mode": one_of("decode", "target_verify")},
-            "bidirectional attention has no decode: later tokens would change earlier ones",
-        ),
-    ),
+    limits=(ENCODER_LIMIT,),
     packages=(TORCH,),
     engine_row="torch_native",
 )

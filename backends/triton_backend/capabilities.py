@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ..interface.capabilities import NO, YES, Capabilities, Limit, Package, Range, one_of
+from ..interface.capabilities import (
+    ENCODER_LIMIT,
+    TORCH,
+    YES,
+    Capabilities,
+    Limit,
+    Package,
+    Range,
+    one_of,
+)
 
 CAPABILITIES = Capabilities(
     name="triton",
@@ -26,17 +35,14 @@ CAPABILITIES = Capabilities(
             {"family": one_of("mha"), "v_head_dim": Range(257)},
             "MHA head dims beyond 256 don't fit the tiles",
         ),
-        Limit(
-            {"causal": NO, "mode": one_of("decode", "target_verify")},
-            "bidirectional attention has no decode: later tokens would change earlier ones",
-        ),
+        ENCODER_LIMIT,
         Limit(
             {"graph": YES, "device": one_of("cpu")},
             "CUDA graphs need a GPU",
         ),
     ),
     packages=(
-        Package("torch", "pip install 'attn-lint[run]'"),
+        TORCH,
         Package("triton", "pip install 'attn-lint[run]'"),
     ),
     engine_row="triton",

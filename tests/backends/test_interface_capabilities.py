@@ -218,6 +218,14 @@ def test_every_backend_says_what_it_is_and_needs(name: str) -> None:
     assert all(limit.reason for limit in declared.limits)
 
 
+def test_what_backends_have_in_common_is_said_once() -> None:
+    """An object of its own for each would be a text of its own to keep the same."""
+    declared = CAPABILITIES.values()
+    packages = {id(p) for each in declared for p in each.packages if p.module == "torch"}
+    limits = {id(n) for each in declared for n in each.limits if set(n.when) == {"causal", "mode"}}
+    assert (len(packages), len(limits)) == (1, 1)
+
+
 @pytest.mark.parametrize("name", sorted(CAPABILITIES))
 def test_every_backend_refuses_what_nothing_carries(name: str) -> None:
     for odd in (
