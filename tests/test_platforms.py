@@ -71,7 +71,8 @@ def test_a_cuda_version_that_is_none(platforms: Platforms, name: str, cuda: str)
 
 
 def test_every_class_has_one_representative(platforms: Platforms) -> None:
+    """But the one on which SGLang loads no model: it would make every launch hang on the GPU."""
     rows = {row["name"]: row for row in platforms.rows}
     classes = {rows[name]["architecture"] for name in platforms.representatives()}
-    assert {row["architecture"] for row in platforms.rows} == classes
+    assert {row["architecture"] for row in platforms.rows} == {*classes, "sm70"}
     assert platform_values(rows["h100"])["capability"] == 90

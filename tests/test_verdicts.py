@@ -133,3 +133,34 @@ def test_heads_that_ranks_cannot_share_are_told(model: str, flags: str, works: b
     judgement = judged("h200", model, flags)
     assert judgement.startup == "starts"
     assert judgement.then(judgement.findings) == (None if works else "fails")
+
+
+V2 = "deepseek-ai/DeepSeek-V2-Lite"
+#: What no argument check sees, and the function or kernel that then stops.
+FAILS = [
+    ("v100", "Qwen/Qwen3-8B", "", "maybe_downgrade_dtype_for_legacy_gpu"),
+    ("t4", "Qwen/Qwen3-8B-FP8", "", "Fp8Config.get_min_capability"),
+    ("t4", "Qwen/Qwen3-8B", "--quantization fp8", "Fp8Config.get_min_capability"),
+    ("a100", "Qwen/Qwen3-8B", "--quantization w8a8_fp8", "W8A8Fp8Config.get_min_capability"),
+    ("a100", V2, "--attention-backend flashmla", "FlashMLABackend.forward_decode"),
+    ("b200", V2, "--attention-backend flashmla", "FlashMLABackend.forward_decode"),
+]
+RUNS = [
+    ("t4", "Qwen/Qwen3-8B", ""),
+    ("a100", "Qwen/Qwen3-8B", "--quantization fp8"),
+    ("h100", V2, "--attention-backend flashmla"),
+    ("b200", V2, "--prefill-attention-backend flashmla --decode-attention-backend triton"),
+]
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags", "symbol"), FAILS)
+def test_what_fails_once_it_has_started(gpu: str, model: str, flags: str, symbol: str) -> None:
+    judgement = judged(gpu, model, flags)
+    assert judgement.startup == "starts"
+    (finding,) = [finding for finding in judgement.findings if finding.code == "ATT401"]
+    assert finding.source is not None and finding.source.endswith(symbol)
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags"), RUNS)
+def test_what_runs_beside_it(gpu: str, model: str, flags: str) -> None:
+    assert not [f for f in judged(gpu, model, flags).findings if f.code == "ATT401"]

@@ -15,6 +15,8 @@ from attn_lint.matrix.loader import Release
 
 #: Advice that says that a launch does not work.
 FATAL = ("ATT401", "ATT402")
+#: Advice on weights: that of the family's model, whatever the backend.
+OF_WEIGHTS = ("fp8-weights-below-sm80", "fp8-activations-below-sm89")
 #: Cells that every row has besides its features.
 PAGES, GPUS = "page_sizes", ("prefill_gpus", "decode_gpus")
 #: Page sizes that are tried where a backend takes any, and where it takes some.
@@ -242,7 +244,7 @@ class Cells:
         outcome = judgement.outcome
         if any(problem.refuses for problem in judgement.parsed.problems):
             return "refused", []
-        besides = row.get("besides") or ()
+        besides = (*(row.get("besides") or ()), *OF_WEIGHTS)
         events = [event for event in outcome.events if event.rule.id not in besides]
         refusals = _ids(event for event in events if event.kind == "refuse" and event.certain)
         if refusals:
