@@ -100,6 +100,17 @@ class Finding:
     rule: str | None = None
     release: str = ""
 
+    @property
+    def condition(self) -> str:
+        """What it holds for, where that is not every launch like this; else empty."""
+        if self.platforms or self.families:
+            parts = [f"on {', '.join(self.platforms)}"] if self.platforms else []
+            parts += [f"for {', '.join(self.families)} models"] if self.families else []
+            return " ".join(parts)
+        if not self.certain and self.depends_on:
+            return f"depends on {', '.join(self.depends_on)}"
+        return ""
+
     def to_json(self) -> dict[str, Any]:
         """The finding as plain JSON; empty entries are left out."""
         out: dict[str, Any] = {

@@ -7,12 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..check.result import Located, Told
+from ..findings import Finding
 from ..json_text import dumps
 
 HOME = "https://pypi.org/project/attn-lint/"
 _GITHUB_LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 _GITLAB_LEVEL = {"error": "major", "warning": "minor", "info": "info"}
 _SARIF_LEVEL = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def _severity(finding: Finding) -> str:
+    """What holds on some machines only, none of which was named, is no error of the file."""
+    return finding.severity if finding.certain else "info"
+
+
+def _message(finding: Finding) -> str:
+    """The statement, and what it holds for where that is not every machine."""
+    return f"{finding.message} ({finding.condition})" if finding.condition else finding.message
 
 
 def _all(reports: Sequence[Told]) -> list[tuple[Told, Located]]:
@@ -29,13 +40,13 @@ def as_github(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -
     lines = []
     for report, located in _all(reports):
         finding, place = located.finding, located.place
-        message = f"{report.path}:{place.line}:{place.column}: {finding.code} {finding.message}"
+        message = f"{report.path}:{place.line}:{place.column}: {finding.code} {_message(finding)}"
         for fix in finding.fixes:
             message += f"\n  fix: {fix}"
         if located.basis:
             message += f"\n  {located.basis}"
         lines.append(
-            f"::{_GITHUB_LEVEL[finding.severity]} "
+            f"::{_GITHUB_LEVEL[_severity(finding)]} "
             f"title={_property(f'attn-lint ({finding.code})')},file={_property(report.path)},"
             f"line={place.line},col={place.column},endLine={place.end_line},"
             f"endColumn={place.end_column}::{_data(message)}"
@@ -71,8 +82,8 @@ def as_gitlab(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) -
         [
             {
                 "check_name": located.finding.code,
-                "description": f"{located.finding.code}: {located.finding.message}",
-                "severity": _GITLAB_LEVEL[located.finding.severity],
+                "description": f"{located.finding.code}: {_message(located.finding)}",
+                "severity": _GITLAB_LEVEL[_severity(located.finding)],
                 "fingerprint": fingerprint(report, located, seen),
                 "location": {
                     "path": report.path,
@@ -103,8 +114,8 @@ def as_sarif(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
         result: dict[str, Any] = {
             "ruleId": finding.code,
             "ruleIndex": used.index(finding.code),
-            "level": _SARIF_LEVEL[finding.severity],
-            "message": {"text": _sentence(finding.message)},
+            "level": _SARIF_LEVEL[_severity(finding)],
+            "message": {"text": _sentence(_message(finding))},
             "locations": [
                 {
                     "physicalLocation": {
@@ -220,17 +231,23 @@ def as_junit(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
     suites = []
     for report in reports:
         cases = []
+        failed = 0
         for located in report.located:
             finding, place = located.finding, located.place
             total += 1
-            failures += 1
-            text = f"{report.path}:{place.line}:{place.column}: {finding.message}"
+            failed += finding.certain
+            message = _message(finding)
+            text = f"{report.path}:{place.line}:{place.column}: {message}"
+            outcome = (
+                f"<failure type={quoteattr(finding.severity)} "
+                f"message={quoteattr(_clean(message))}>{escape(_clean(text))}</failure>"
+                if finding.certain
+                else f"<skipped message={quoteattr(_clean(message))}/>"
+            )
             cases.append(
                 f"    <testcase name={quoteattr(f'{finding.code} {place.line}:{place.column}')} "
                 f'classname={quoteattr(_clean(report.path))} time="0">\n'
-                f"      <failure type={quoteattr(finding.severity)} "
-                f"message={quoteattr(_clean(finding.message))}>"
-                f"{escape(_clean(text))}</failure>\n"
+                f"      {outcome}\n"
                 "    </testcase>"
             )
         if not cases and report.launches:
@@ -240,10 +257,13 @@ def as_junit(reports: Sequence[Told], version: str, codes: Mapping[str, Any]) ->
                 'time="0"/>'
             )
         if cases:
-            count = len(report.located)
+            failures += failed
+            skipped = len(report.located) - failed
             suites.append(
                 f'  <testsuite name={quoteattr(_clean(report.path))} tests="{len(cases)}" '
-                f'failures="{count}" errors="0" time="0">\n' + "\n".join(cases) + "\n  </testsuite>"
+                f'failures="{failed}" errors="0" skipped="{skipped}" time="0">\n'
+                + "\n".join(cases)
+                + "\n  </testsuite>"
             )
     body = "\n".join(suites)
     return (

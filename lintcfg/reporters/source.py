@@ -54,12 +54,8 @@ def block(report: Told, located: Located, style: Style) -> str:
     text = report.line(place.line)
     if text:
         lines += _excerpt(text, located, style)
-    if finding.platforms or finding.families:
-        parts = [f"on {', '.join(finding.platforms)}"] if finding.platforms else []
-        parts += [f"for {', '.join(finding.families)} models"] if finding.families else []
-        lines.append(f"  {' '.join(parts)}")
-    elif not finding.certain and finding.depends_on:
-        lines.append(f"  depends on {', '.join(finding.depends_on)}")
+    if finding.condition:
+        lines.append(f"  {finding.condition}")
     details = [
         f"needs {finding.needs}" if finding.needs else "",
         f"this is {finding.has}" if finding.has else "",
@@ -108,9 +104,10 @@ def concise(reports: Sequence[Told], *, verbose: bool = False) -> Iterator[str]:
             if not (verbose or located.finding.certain):
                 continue
             finding, place = located.finding, located.place
+            notes = "; ".join(note for note in (finding.condition, located.basis) if note)
             yield (
                 f"{printable(report.path)}:{place.line}:{place.column}: {finding.severity} "
-                f"{finding.code} {finding.message}{f' [{located.basis}]' if located.basis else ''}"
+                f"{finding.code} {finding.message}{f' [{notes}]' if notes else ''}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -202,6 +203,32 @@ def test_junit_is_xml_that_counts_its_failures(
     _, out, _ = run(capsys, "check", "--isolated", "--output-format", "junit", str(script))
     root = ElementTree.fromstring(out)
     assert int(root.get("failures", "0")) == len(root.findall(".//failure")) > 0
+
+
+#: In each format: what an error looks like, and how often where nothing is an error for sure.
+ERRORS = {"github": "::error ", "gitlab": '"major"', "sarif": '"level": "error",\n     ',
+          "junit": "<failure"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ERRORS, "concise"])
+def test_what_hangs_on_the_machine_is_no_error_and_says_on_which(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "a.sh"
+    path.write_text(
+        "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --attention-backend fa3\n",
+        encoding="utf-8",
+    )
+    words = ["check", "--isolated", "--verbose", "--output-format", name, str(path)]
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert re.search(r"\bon (?:\w[\w-]*, )*b200\b", out)
+    assert ERRORS.get(name, "none") not in out
+    path.write_text("# attn-lint: gpu=b200\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    code, out, _ = run(capsys, *words)
+    assert code == 1
+    assert "on b200" not in out
+    assert ERRORS.get(name, "error") in out
 
 
 @pytest.mark.parametrize("name", ["json", "gitlab", "sarif", "junit"])
