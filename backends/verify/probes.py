@@ -23,6 +23,7 @@ SETTINGS: dict[str, Any] = {
     "spare": 1.3,
     "damage": None,
     "verify_by": "prefill",
+    "layers": 1,  # in a graph
 }
 #: Keys that stand for two traits at once.
 PAIRS = {"head_dims": ("qk_head_dim", "v_head_dim"), "heads": ("q_heads", "kv_heads")}

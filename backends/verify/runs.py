@@ -52,6 +52,7 @@ class Pair:
 
 
 Runs = Callable[[Task, int, Sequence[str]], Iterator[Pair]]
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # queries, keys and values of new tokens
 
 
 def attempt(task: Task, seed: int, partners: Sequence[str] = ()) -> Outcome:
@@ -316,7 +317,7 @@ def _bad(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
         raise Answered(f"answers a call with damage ({kind})")
     if scenario.batch.device.type == "cuda":
         torch.cuda.synchronize()
-    # The backend is as good as before.
+    # The process is as good as before.
     again = _draw(task, seed + 1)
     other = create_backend(task.backend, again.runner)
     other.init_forward_metadata(again.batch)
@@ -324,48 +325,89 @@ def _bad(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
 
 
 def _graph(task: Task, seed: int, partners: Sequence[str]) -> Iterator[Pair]:
-    """Capture, replay with what was captured, with other lengths, with fewer requests."""
-    scenario = _draw(task, seed)
+    """Capture a pass of all layers in the documented order of calls and no other, then replay it.
+
+    A call before the capture would make what a backend makes late, and hide that it does. Between
+    two replays there is an eager pass of other lengths.
+    """
+    scenario = _draw(task, seed, layer_num=task.probe.settings.get("layers", 1))
     backend = create_backend(task.backend, scenario.runner)
-    batch, layer = scenario.batch, scenario.layer
+    batch, layers = scenario.batch, scenario.runner.layers
     if not task.refusals:
         backend.init_cuda_graph_state(batch.batch_size, batch.num_tokens)
     _plan(task, backend, scenario, graph=True)
-    largest = [int(n) for n in batch.kv_lens_cpu]
-    per = task.request.draft_tokens or 1
-    q, k, v = scenario.q, scenario.k, scenario.v
 
-    def forward() -> torch.Tensor:
+    def drawn() -> Inputs:
+        return tensors(task.request, scenario.runner, batch.num_tokens, scenario.generator)
+
+    inputs = [(scenario.q, scenario.k, scenario.v), *(drawn() for _ in layers[1:])]
+
+    def forward() -> list[torch.Tensor]:
         backend.init_forward_metadata_in_graph(batch)
-        return backend.forward(q, k, v, layer, batch, sinks=scenario.sinks)
+        return [
+            backend.forward(q, k, v, layer, batch, sinks=scenario.sinks)
+            for (q, k, v), layer in zip(inputs, layers, strict=True)
+        ]
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            forward()
-    torch.cuda.current_stream().wait_stream(stream)
+    between = _halved(scenario)
+    outs, replay = captured(forward)
+    for number, other in enumerate(_replays(scenario)):
+        if number == 1:
+            fill(scenario, between)
+            backend.init_forward_metadata(between)
+            for layer in layers:
+                yield _forward(backend, scenario, between, layer)
+        fill(scenario, other)
+        for mine in inputs:
+            for held, new in zip(mine, drawn(), strict=True):
+                held.copy_(new)
+        if other is not batch:
+            batch.load_(other)
+        backend.init_forward_metadata_out_graph(batch)
+        for out in outs:
+            out.fill_(float("nan"))
+        replay()
+        tokens = other.num_tokens
+        for (q, _, _), layer, out in zip(inputs, layers, outs, strict=True):
+            want = attention(q[:tokens], layer, other, scenario.sinks)
+            yield Pair(out[:tokens].clone(), want)
+
+
+def captured(
+    forward: Callable[[], list[torch.Tensor]],
+) -> tuple[list[torch.Tensor], Callable[[], None]]:
+    """Outputs of a call that is recorded in a CUDA graph, and what replays the graph."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = forward()
-    generator = scenario.generator
+        outs = forward()
+    return outs, graph.replay
+
+
+def _halved(scenario: Scenario) -> ForwardBatch:
+    """A batch of half the cached tokens; an extend has half the new ones too."""
+    batch = scenario.batch
+    new = batch.query_lens_cpu
+    prefix = [(int(n) - own) // 2 for n, own in zip(batch.kv_lens_cpu, new, strict=True)]
+    if batch.forward_mode.is_extend():
+        new = [-(-own // 2) for own in new]
+    return changed(scenario, Lengths(tuple(prefix), tuple(new)))
+
+
+def _replays(scenario: Scenario) -> Iterator[ForwardBatch]:
+    """Batches to replay a graph with: of other lengths, and of fewer requests.
+
+    A captured extend is one for its lengths and slots; what it is replayed with is other tokens.
+    """
+    batch = scenario.batch
+    if batch.forward_mode.is_extend():
+        yield from (batch, batch)
+        return
+    largest = [int(n) for n in batch.kv_lens_cpu]
+    per = scenario.request.draft_tokens or 1
     for count in (len(largest), len(largest), max(1, len(largest) // 2), 1, len(largest)):
         room = torch.tensor(largest[:count]) - per
-        lens = (torch.rand(count, generator=generator) * (room + 1)).long().tolist()
-        other = changed(scenario, Lengths(tuple(lens), (per,) * count))
-        fill(scenario, other)
-        for mine, new in zip(
-            (q, k, v),
-            tensors(task.request, scenario.runner, batch.num_tokens, generator),
-            strict=True,
-        ):
-            mine.copy_(new)
-        real = batch.load_(other)
-        backend.init_forward_metadata_out_graph(batch)
-        out.fill_(float("nan"))
-        graph.replay()
-        tokens = real * per
-        yield Pair(out[:tokens].clone(), attention(q[:tokens], layer, other, scenario.sinks))
+        lens = (torch.rand(count, generator=scenario.generator) * (room + 1)).long().tolist()
+        yield changed(scenario, Lengths(tuple(lens), (per,) * count))
 
 
 RUNS: dict[str, Runs] = {

@@ -114,9 +114,10 @@ def layer_for(request: Request, *, window: int = 37, layer_id: int = 0) -> Atten
         uses_sinks=request.sinks,
         kv_lora_rank=request.v_head_dim if request.family == "mla" else None,
         # A scale other than 1 shows a kernel that forgets it, or that minds it where it must not:
-        # with a cache of 16 or 32 bits it has no meaning.
-        k_scale=0.5,
-        v_scale=0.75 if request.family == "mha" else 1.0,
+        # with a cache of 16 or 32 bits it has no meaning. One of each layer's own shows a backend
+        # that goes on with another layer's.
+        k_scale=0.5 + layer_id / 8,
+        v_scale=0.75 + layer_id / 4 if request.family == "mha" else 1.0,
     )
 
 

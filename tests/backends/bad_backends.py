@@ -8,8 +8,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import fake_graphs
 import torch
-from attn_lint.backends.interface.capabilities import NO, Capabilities, Refusal
+from attn_lint.backends.interface.capabilities import NO, Capabilities, Refusal, one_of
 from attn_lint.backends.registry import register_attention_backend
 from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend
 from attn_lint.backends.torch_native.capabilities import CAPABILITIES
@@ -112,6 +113,160 @@ class RefusesMore(TorchNativeAttnBackend):
 class NotBuilt(TorchNativeAttnBackend):
     def refusals(self, batch: Any, layer: Any, *, graph: bool = False) -> list[Refusal]:
         return [Refusal((), "the module is not built")]
+
+
+class _Other(TorchNativeAttnBackend):
+    """Attends with another layer or batch than it is given."""
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        return layer, batch
+
+    def _attend(self, q: torch.Tensor, layer: Any, batch: Any, sinks: Any) -> torch.Tensor:
+        return super()._attend(q, *self._instead(layer, batch), sinks)
+
+    _decode = _extend = _verify = _attend
+
+
+@bad("one_window")
+class OneWindow(_Other):
+    """Plans its first layer's window for all of them."""
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        window = self.runner.layers[0].sliding_window_size
+        return replace(layer, sliding_window_size=window), batch
+
+
+@bad("one_scale")
+class OneScale(_Other):
+    """Reads all layers' caches with the first one's scales."""
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        first = self.runner.layers[0]
+        return replace(layer, k_scale=first.k_scale, v_scale=first.v_scale), batch
+
+
+@bad("keeps_plan", graph=one_of(False, True))
+class KeepsPlan(_Other):
+    """Goes on with the lengths of the first decode that it planned."""
+
+    first: torch.Tensor | None = None
+
+    def _plan(self, batch: Any, *, in_capture: bool) -> None:
+        if self.first is None and batch.forward_mode.is_decode():
+            self.first = batch.seq_lens_cpu.clone()
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        if not batch.forward_mode.is_decode():
+            return layer, batch
+        return layer, replace(batch, seq_lens_cpu=self.first)
+
+
+@bad("plans_once", graph=one_of(False, True))
+class PlansOnce(_Other):
+    """Replays with the lengths that it planned last, those of an eager pass if that came after."""
+
+    last: torch.Tensor | None = None
+
+    def _plan(self, batch: Any, *, in_capture: bool) -> None:
+        if in_capture or not batch.captured:
+            self.last = batch.seq_lens_cpu.clone()
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        return layer, replace(batch, seq_lens_cpu=self.last)
+
+
+@bad("counts_itself")
+class CountsItself(_Other):
+    """Keeps lengths of its own, as if every pass of a request came here; a verify resets them."""
+
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner)
+        self._lengths: dict[int, int] = {}
+
+    def _plan(self, batch: Any, *, in_capture: bool) -> None:
+        requests = batch.req_pool_indices_cpu.tolist()
+        for request, new, total in zip(
+            requests, batch.query_lens_cpu, batch.kv_lens_cpu.tolist(), strict=True
+        ):
+            known = self._lengths.get(request, total - new)
+            self._lengths[request] = known + new
+        if batch.forward_mode.is_target_verify():
+            self._lengths.clear()
+
+    def _instead(self, layer: Any, batch: Any) -> tuple[Any, Any]:
+        if not batch.forward_mode.is_decode():
+            return layer, batch
+        counted = [self._lengths[request] for request in batch.req_pool_indices_cpu.tolist()]
+        return layer, replace(batch, seq_lens_cpu=torch.tensor(counted, dtype=torch.int32))
+
+
+@bad("idle_row")
+class IdleRow(TorchNativeAttnBackend):
+    """Gives a row for a pass of none."""
+
+    def forward(self, q: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        out = super().forward(q, *arguments, **options)
+        return out if len(q) else out.new_zeros(1, out.shape[1])
+
+
+@bad("idle_sticks")
+class IdleSticks(TorchNativeAttnBackend):
+    """Stays idle after an idle pass."""
+
+    idle = False
+
+    def forward(self, q: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        out = super().forward(q, *arguments, **options)
+        self.idle = self.idle or not len(q)
+        return out * 0 if self.idle else out
+
+
+@bad("idle_raises")
+class IdleRaises(TorchNativeAttnBackend):
+    def forward(self, q: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
+        if not len(q):
+            raise ZeroDivisionError("no requests to share the work among")
+        return super().forward(q, *arguments, **options)
+
+
+@bad("trusting")
+class Trusting(TorchNativeAttnBackend):
+    """Checks nothing that it is given."""
+
+    def validate(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+    def _check_admitted(self, *arguments: Any) -> None:
+        pass
+
+    def _rows(self, name: str, x: Any, n: int, heads: int, dim: int) -> torch.Tensor:
+        return torch.as_tensor(x).reshape(n, heads, -1)
+
+
+@bad("makes_late", graph=one_of(False, True))
+class MakesLate(TorchNativeAttnBackend):
+    """Makes a tensor for each layer when it is first called, but the first one's before that."""
+
+    def __init__(self, runner: Any) -> None:
+        super().__init__(runner)
+        self._scales: dict[int, torch.Tensor] = {}
+
+    def _plan(self, batch: Any, *, in_capture: bool) -> None:
+        self._scale(0)
+
+    def _scale(self, layer_id: int) -> torch.Tensor:
+        if layer_id not in self._scales:
+            fake_graphs.must_not_capture()
+            self._scales[layer_id] = torch.ones((), device=self.device)
+        return self._scales[layer_id]
+
+    def _decode(self, q: torch.Tensor, layer: Any, *arguments: Any) -> torch.Tensor:
+        return self._attend(q * self._scale(layer.layer_id), layer, *arguments)
+
+
+@bad("captures", graph=one_of(False, True))
+class Captures(TorchNativeAttnBackend):
+    """Right; its graphs are those of `fake_graphs`."""
 
 
 @bad("talks")

@@ -101,7 +101,7 @@ REPLAYED = [
 
 @pytest.mark.parametrize(("name", "request_"), REPLAYED, ids=str)
 def test_replayed(name: str, request_: Request) -> None:
-    """Captured once, then replayed with other lengths and fewer requests."""
+    """Captured once, with no call before, then replayed with other lengths and fewer requests."""
     scenario, backend = prepared(name, request_, 2)
     static, layer = scenario.batch, scenario.layer
     backend.init_cuda_graph_state(static.batch_size, static.num_tokens)
@@ -118,11 +118,6 @@ def test_replayed(name: str, request_: Request) -> None:
             scenario.q, scenario.k, scenario.v, layer, static, sinks=scenario.sinks
         )
 
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        call()
-    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         out = call()
