@@ -95,6 +95,19 @@ def test_every_backend_is_asked_something_it_refuses_and_something_it_carries() 
             assert {bool(task.refusals) for task in tasks} == {True, False}, name
 
 
+def test_every_mode_that_is_carried_in_a_graph_is_probed_in_one() -> None:
+    carried, probed = set(), set()
+    for name, own in CAPABILITIES.items():
+        for task in plan(FOUND, own, "cuda", (9, 0)):
+            place = name, task.family, task.request.mode
+            if task.probe.run == "graph" and not task.refusals:
+                probed.add(place)
+            elif not own.refusals(replace(task.request, graph=True)):
+                carried.add(place)
+    assert carried - probed == set()
+    assert ("flashinfer", "mla", "extend") in carried
+
+
 def test_a_backend_has_a_row_where_it_says_nothing_against_the_machine() -> None:
     architectures = RELEASE["bundled"]["architectures"]
     said = {
