@@ -8,6 +8,7 @@ import torch
 
 from ..interface.base import AttentionBackend, capability_of
 from ..interface.batch import ForwardBatch
+from ..interface.capabilities import Refusal
 from ..interface.layer import AttentionLayer
 from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
 from ..interface.runner import ModelRunner
@@ -31,6 +32,9 @@ from .launch import (
 )
 from .loading import load_kernels
 from .metadata import WorkPlan, allocate, fill
+
+#: Most rows of a CUDA grid.
+_GRID_ROWS = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,30 @@ class TritonAttnBackend(AttentionBackend):
         # Captured kernels keep the addresses of these.
         self._graph_splits: dict[tuple[_Kind, int, int], _Split] = {}
         self._graph_extends: dict[tuple[_Kind, int, int], _Extend] = {}
+
+    def refusals(
+        self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
+    ) -> list[Refusal]:
+        reasons = super().refusals(batch, layer, graph=graph)
+        if reasons or not batch.batch_size:
+            return reasons
+        kind = self._kind(layer)
+        if batch.forward_mode.is_extend():
+            rows = self._extend_launch(kind, batch)[2]
+        else:
+            queries = batch.num_tokens // batch.batch_size
+            _, target = self._split_launch(kind, batch.batch_size, queries)
+            rows = max(batch.num_tokens, target + batch.batch_size)
+        if rows <= _GRID_ROWS:
+            return []
+        return [
+            Refusal(
+                ("mode",),
+                f"a batch of {batch.batch_size} requests and {batch.num_tokens} tokens takes a "
+                f"grid of {rows} rows, beyond the {_GRID_ROWS} that there are: split the batch",
+                "CUDA's limit of gridDim.y",
+            )
+        ]
 
     def _kind(self, layer: AttentionLayer) -> _Kind:
         keys, _ = self._buffers(layer)
@@ -124,12 +152,17 @@ class TritonAttnBackend(AttentionBackend):
 
     def _new_split(self, kind: _Kind, batch: int, queries: int) -> _Split:
         shape = kind.shape
-        rows = rows_of(shape.q_heads, shape.kv_heads, queries)
-        config = split_config(shape, rows, batch, self._capability)
-        target = split_target(config, rows, shape.kv_heads, self._multiprocessors)
+        config, target = self._split_launch(kind, batch, queries)
         plan = allocate(batch, target + batch, config.block_n, target, self.device)
         partials = new_partials(plan, queries, shape.q_heads, shape.v_dim, self.device)
         return _Split(config, plan, partials)
+
+    def _split_launch(self, kind: _Kind, batch: int, queries: int) -> tuple[SplitConfig, int]:
+        """How the split kernel is launched, and at how many pieces a plan for it aims."""
+        shape = kind.shape
+        rows = rows_of(shape.q_heads, shape.kv_heads, queries)
+        config = split_config(shape, rows, batch, self._capability)
+        return config, split_target(config, rows, shape.kv_heads, self._multiprocessors)
 
     def _plan_extend(self, kind: _Kind, batch: ForwardBatch, captured: bool) -> None:
         if captured:
@@ -149,11 +182,14 @@ class TritonAttnBackend(AttentionBackend):
         self._extends[kind] = extend
 
     def _new_extend(self, kind: _Kind, batch: ForwardBatch) -> _Extend:
+        config, align, items = self._extend_launch(kind, batch)
+        return _Extend(config, allocate(batch.batch_size, items, align, items, self.device))
+
+    def _extend_launch(self, kind: _Kind, batch: ForwardBatch) -> tuple[ExtendConfig, int, int]:
+        """How the extend kernel is launched, with how many queries an item and how many items."""
         config = extend_config(kind.shape, batch.num_tokens, batch.batch_size, self._capability)
         align = config.block_m // config.pack
-        items = batch.num_tokens // align + batch.batch_size
-        plan = allocate(batch.batch_size, items, align, items, self.device)
-        return _Extend(config, plan)
+        return config, align, batch.num_tokens // align + batch.batch_size
 
     def _buffers(self, layer: AttentionLayer) -> tuple[torch.Tensor, torch.Tensor]:
         pool = self.token_to_kv_pool

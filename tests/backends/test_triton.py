@@ -20,6 +20,9 @@ from attn_lint.backends import bundled  # noqa: E402, F401  # registers
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
 from attn_lint.backends.interface.capabilities import Request, tolerance_of  # noqa: E402
 from attn_lint.backends.interface.errors import Refused  # noqa: E402
+from attn_lint.backends.interface.layer import AttentionLayer  # noqa: E402
+from attn_lint.backends.interface.pool import MHATokenToKVPool, ReqToTokenPool  # noqa: E402
+from attn_lint.backends.interface.runner import ModelRunner  # noqa: E402
 from attn_lint.backends.reference import attention, relative_error  # noqa: E402
 from attn_lint.backends.registry import create_backend  # noqa: E402
 from attn_lint.backends.triton_backend import attention as calls  # noqa: E402
@@ -244,6 +247,40 @@ def test_the_widest_windows_compile_and_see_all(mode: dict[str, object]) -> None
     backend.init_forward_metadata(drawn.batch)
     out = backend.forward(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)
     assert relative_error(out, attention(drawn.q, drawn.layer, drawn.batch)) < 2e-2
+
+
+@pytest.mark.parametrize(
+    ("mode", "requests", "tokens", "carried"),
+    [
+        ("decode", 60_000, 1, True),
+        ("decode", 65_536, 1, False),
+        ("target_verify", 30_000, 3, False),
+        ("extend", 40_000, 1, True),
+        ("extend", 65_536, 1, False),
+    ],
+)
+def test_a_batch_beyond_the_rows_of_a_grid_is_refused(
+    mode: str, requests: int, tokens: int, carried: bool
+) -> None:
+    """CUDA has 65535 of them, the interpreter any number."""
+    reqs = ReqToTokenPool(requests, tokens, page_size=1, num_pages=requests * tokens + 1)
+    reqs.host[1:] = torch.arange(1, requests * tokens + 1).view(requests, tokens)
+    reqs.req_to_token.copy_(reqs.host.clamp(min=0))
+    kv = MHATokenToKVPool(
+        num_pages=requests * tokens + 1, page_size=1, kv_cache_dtype="bfloat16", head_num=1,
+        head_dim=16,
+    )  # fmt: skip
+    layer = AttentionLayer(0, 1, 1, 16, 16, 0.25)
+    backend = create_backend("triton", ModelRunner([layer], reqs, kv))
+    ids = list(range(1, requests + 1))
+    batch = {
+        "decode": lambda: ForwardBatch.decode(reqs, kv, ids, [1] * requests),
+        "target_verify": lambda: ForwardBatch.target_verify(reqs, kv, ids, [0] * requests, tokens),
+        "extend": lambda: ForwardBatch.extend(reqs, kv, ids, [0] * requests, [1] * requests),
+    }[mode]()
+    told = [str(refusal) for refusal in backend.refusals(batch, layer)]
+    assert len(told) == (not carried)
+    assert all("beyond the 65535" in text and "gridDim.y" in text for text in told)
 
 
 def guarded(tensor: torch.Tensor, poison: float) -> tuple[torch.Tensor, torch.Tensor]:
