@@ -13,6 +13,7 @@ from ..interface.layer import AttentionLayer
 from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
 from ..interface.runner import ModelRunner
 from ..library.kinds import scales_of
+from ..library.warm import warm_up
 from .attention import (
     Options,
     extend_attention,
@@ -120,6 +121,8 @@ class TritonAttnBackend(AttentionBackend):
                 self._plan_extend(kind, batch, in_capture or batch.captured)
             else:
                 self._plan_split(kind, batch, in_capture or batch.captured)
+        if in_capture:
+            warm_up(self, batch)
 
     def _plan_split(self, kind: _Kind, batch: ForwardBatch, captured: bool) -> None:
         verify = batch.spec_info
