@@ -133,12 +133,16 @@ def _must_be_writable(path: Path | None) -> None:
     """
     if path is None:
         return
-    folder = path.absolute().parent
     if path.is_dir():
         raise VerifyError(f"{path}: is a folder; name a file in it, such as {path / 'e.json'}")
-    if not folder.is_dir():
-        raise VerifyError(f"{path}: no such folder: {folder}; make it, or name another file")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    # What a link leads to is written, and a file takes the place of another in its folder.
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise VerifyError(f"{path}: no such folder: {target.parent}; make it, or name another file")
+    places = [target] if target.exists() else []
+    if not places or target.is_file():
+        places.append(target.parent)
+    if not all(os.access(place, os.W_OK) for place in places):
         raise VerifyError(f"{path}: not writable for you; name another file")
 
 

@@ -18,7 +18,7 @@ import pytest
 from attn_lint.backends import bundled  # noqa: F401  # registers
 from attn_lint.backends.interface.capabilities import NO, Capabilities, Limit, Range, one_of
 from attn_lint.backends.registry import CAPABILITIES
-from attn_lint.backends.verify import check, report
+from attn_lint.backends.verify import check, commands, report
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.marks import LEGEND
 from attn_lint.backends.verify.probes import SETTINGS, catalogue, plan
@@ -762,10 +762,31 @@ def test_a_part_of_a_cell_contradicts_nothing() -> None:
     assert check.run_made(run, RELEASE, FOUND, CAPABILITIES) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_place_that_cannot_be_written_to_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_link_is_looked_through_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What a link leads to is what is written; found out afterwards, the evidence is lost."""
+    monkeypatch.setattr(commands, "_run", lambda *_: pytest.fail("the run has begun"))
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "nowhere" / "e.json")
+    for words in (["--output-file", str(link)], ["merge", "e.json", "-o", str(link)]):
+        assert guarded(dispatch, ["verify", *words]) == 2
+        assert f"{link}: no such folder: {tmp_path / 'nowhere'}" in capsys.readouterr().err
+    # A link to a file that is not there yet is as good as that file.
+    source = tmp_path / "e.json"
+    source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
+    (tmp_path / "nowhere").mkdir()
+    assert guarded(dispatch, ["verify", "merge", str(source), "-o", str(link)]) == 0
+    assert evidence.read(tmp_path / "nowhere" / "e.json") == evidence.read(source)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.parametrize("there", [False, True])
+def test_a_place_that_cannot_be_written_to_is_named(
+    tmp_path: Path, there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if there:  # a file is replaced, which its folder has to allow
+        (tmp_path / "x.json").touch()
     tmp_path.chmod(0o500)
     source = tmp_path.parent / "e.json"
     source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
