@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -87,12 +88,13 @@ class Range:
     step: int = 1
 
     def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            return False
+        number = int(value)
         return (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and value >= self.low
-            and (self.high is None or value <= self.high)
-            and value % self.step == 0
+            number >= self.low
+            and (self.high is None or number <= self.high)
+            and number % self.step == 0
         )
 
     def __str__(self) -> str:

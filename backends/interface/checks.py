@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from .errors import InvalidInput
 
@@ -17,29 +18,50 @@ SMALLEST, LARGEST = 2.0**-126, 2e38
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an integer of Python's or NumPy's."""
-    return isinstance(value, Integral)
+    """Whether it is an integer of Python's or NumPy's; a truth value is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[Real]:
+    """Whether it is a real number of Python's or NumPy's; a truth value is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_factor(value: object) -> bool:
-    """Whether it is a positive number that a kernel can take as float32."""
-    return isinstance(value, Real) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
+    """Whether it is a positive number that a kernel can take as float32; no truth value."""
+    # As a double: one of NumPy's narrow ones would have the bounds rounded to its own type.
+    return is_number(value) and SMALLEST <= _double(value) <= LARGEST
+
+
+def _double(value: Real) -> float:
+    """The number as Python's float, infinite where it is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def size_problems(**sizes: object) -> list[str]:
     """What is wrong with sizes by name, each a positive whole number."""
     problems = []
     for name, value in sizes.items():
-        if not isinstance(value, Integral):
+        if not is_whole(value):
             problems.append(f"{name} is {value!r}, not a whole number")
-        elif value < 1:
+        elif value < 1:  # type: ignore[operator]
             problems.append(f"{name} is {value}; it must be positive")
     return problems
 
 
 def whole(what: str, value: object) -> int:
-    """The value as an int, or InvalidInput where it is none; a tensor of one integer is."""
+    """The value as an int, or InvalidInput where it is none; a tensor of one integer is.
+
+    A truth value is none, that of a tensor included, which Python would take for 0 or 1.
+    """
+    if type(value) is int:
+        return value
     try:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+            raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise InvalidInput([f"{what} {value!r} is not a whole number"]) from None

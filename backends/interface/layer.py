@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .checks import LARGEST, SMALLEST, is_factor, is_whole, size_problems
+from .checks import LARGEST, SMALLEST, is_factor, is_number, is_whole, size_problems
 from .errors import InvalidInput
 from .modes import AttentionType
+
+_WHOLE = (
+    "layer_id",
+    "tp_q_head_num",
+    "tp_k_head_num",
+    "head_dim",
+    "v_head_dim",
+    "sliding_window_size",
+)
+_NUMBERS = ("scaling", "logit_cap", "k_scale", "v_scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class AttentionLayer:
         ]
         if not is_whole(self.layer_id) or self.layer_id < 0:
             problems.append(f"layer_id is {self.layer_id!r}; layers count from 0")
-        if self.logit_cap != 0 and not is_factor(self.logit_cap):
+        if not _is_cap(self.logit_cap):
             problems.append(
                 f"logit_cap is {self.logit_cap!r}; it is 0 (none) or positive, "
                 f"{SMALLEST:.2g} to {LARGEST:g}"
@@ -76,8 +86,20 @@ class AttentionLayer:
                     f"an MLA layer has v_head_dim = kv_lora_rank <= head_dim, not "
                     f"{self.v_head_dim}, {self.kv_lora_rank}, {self.head_dim}"
                 )
+        if not isinstance(self.uses_sinks, bool):
+            problems.append(f"uses_sinks is {self.uses_sinks!r}; it is True or False")
         if problems:
             raise InvalidInput(problems)
+        self._make_plain()
+
+    def _make_plain(self) -> None:
+        """Turn numbers of NumPy's and fractions into Python's own, all that kernels take."""
+        for name in _WHOLE:
+            object.__setattr__(self, name, int(getattr(self, name)))
+        for name in _NUMBERS:
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if self.kv_lora_rank is not None:
+            object.__setattr__(self, "kv_lora_rank", int(self.kv_lora_rank))
 
     @property
     def is_mla(self) -> bool:
@@ -94,3 +116,7 @@ class AttentionLayer:
     @property
     def is_causal(self) -> bool:
         return self.attn_type is AttentionType.DECODER
+
+
+def _is_cap(value: object) -> bool:
+    return is_factor(value) or (is_number(value) and value == 0)

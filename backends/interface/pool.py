@@ -84,6 +84,9 @@ class ReqToTokenPool:
         )
         if problems:
             raise InvalidInput(problems)
+        # Plain integers: what NumPy computes with its own has a width, and wraps around.
+        size, max_context_len = int(size), int(max_context_len)
+        page_size, num_pages = int(page_size), int(num_pages)
         self.size = size
         self.max_context_len = max_context_len
         self.page_size = page_size
@@ -178,11 +181,10 @@ class KVPool:
             problems.append(f"kv_cache_dtype is {kv_cache_dtype!r}; it is one of {known}")
         if problems:
             raise InvalidInput(problems)
-        self.num_pages = num_pages
-        self.page_size = page_size
-        self.num_slots = num_pages * page_size
+        self.num_pages, self.page_size = int(num_pages), int(page_size)
+        self.num_slots = self.num_pages * self.page_size
         self.kv_cache_dtype = kv_cache_dtype
-        self.layer_num = layer_num
+        self.layer_num = int(layer_num)
         self.device = _usable(device)
 
     def _new(self, heads: int, dim: int) -> list[torch.Tensor]:
@@ -306,11 +308,15 @@ class MHATokenToKVPool(KVPool):
         problems = size_problems(head_num=head_num, head_dim=head_dim, v_head_dim=v_head_dim)
         if problems:
             raise InvalidInput(problems)
-        self.head_num, self.head_dim, self.v_head_dim = head_num, head_dim, v_head_dim
-        self.k_buffer = self._new(head_num, head_dim)
-        self.v_buffer = self._new(head_num, v_head_dim)
-        self.k_scale_buffer = self._scales(head_num, head_dim)
-        self.v_scale_buffer = self._scales(head_num, v_head_dim)
+        self.head_num, self.head_dim, self.v_head_dim = (
+            int(head_num),
+            int(head_dim),
+            int(v_head_dim),
+        )
+        self.k_buffer = self._new(self.head_num, self.head_dim)
+        self.v_buffer = self._new(self.head_num, self.v_head_dim)
+        self.k_scale_buffer = self._scales(self.head_num, self.head_dim)
+        self.v_scale_buffer = self._scales(self.head_num, self.v_head_dim)
 
     def get_key_buffer(self, layer_id: int) -> torch.Tensor:
         return self.k_buffer[layer_id]
@@ -372,8 +378,8 @@ class MLATokenToKVPool(KVPool):
         whole_dims = is_whole(kv_lora_rank) and is_whole(qk_rope_head_dim)
         if not whole_dims or kv_lora_rank < 1 or qk_rope_head_dim < 0:
             raise InvalidInput([f"latent dims are {kv_lora_rank} and {qk_rope_head_dim}"])
-        self.kv_lora_rank, self.qk_rope_head_dim = kv_lora_rank, qk_rope_head_dim
-        self.kv_cache_dim = kv_lora_rank + qk_rope_head_dim
+        self.kv_lora_rank, self.qk_rope_head_dim = int(kv_lora_rank), int(qk_rope_head_dim)
+        self.kv_cache_dim = self.kv_lora_rank + self.qk_rope_head_dim
         self.kv_buffer = self._new(1, self.kv_cache_dim)
         self.scale_buffer = self._scales(1, self.kv_cache_dim)
 

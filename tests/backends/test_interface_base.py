@@ -402,6 +402,18 @@ def test_layouts_of_the_same_numbers_give_the_same_answer(name: str, mode: str) 
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_layer_of_numpys_numbers_is_one_like_any_other(name: str) -> None:
+    np = pytest.importorskip("numpy")
+    drawn = scenario(replace(MODES["extend"], window=True))
+    whole = ("layer_id", "tp_q_head_num", "tp_k_head_num", "head_dim", "v_head_dim")
+    change = {key: np.int64(getattr(drawn.layer, key)) for key in (*whole, "sliding_window_size")}
+    layer = replace(drawn.layer, **change, scaling=np.float32(drawn.layer.scaling))
+    backend = create_backend(name, replace(drawn.runner, layers=[layer]))
+    backend.init_forward_metadata(drawn.batch)
+    assert error_of(call(backend, drawn, layer=layer), drawn) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_keys_may_be_left_out_when_they_are_stored(name: str) -> None:
     backend, drawn = ready(name, MODES["extend"])
     call(backend, drawn)

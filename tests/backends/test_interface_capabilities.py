@@ -106,6 +106,8 @@ def test_a_range_holds_multiples_between_its_ends(
 
 def test_a_range_holds_whole_numbers_only() -> None:
     assert 16 in Range(1)
+    np = pytest.importorskip("numpy")
+    assert np.int64(16) in Range(1, step=8)
     assert all(x not in Range(1) for x in (True, 1.0, "1", None, (1,)))
 
 

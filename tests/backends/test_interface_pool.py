@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
+np = pytest.importorskip("numpy")
 
 from attn_lint.backends.interface import fp4  # noqa: E402
 from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
@@ -52,7 +54,7 @@ def test_a_table_has_positive_sizes(name: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["size", "max_context_len", "page_size", "num_pages"])
-@pytest.mark.parametrize("value", [1.5, 4.0, "4", None])
+@pytest.mark.parametrize("value", [1.5, 4.0, "4", None, True])
 def test_a_table_has_whole_sizes(name: str, value: Any) -> None:
     sizes: dict[str, Any] = {"size": 4, "max_context_len": 16, "page_size": 4, "num_pages": 8}
     with pytest.raises(InvalidInput, match=f"{name} is {value!r}, not a whole number"):
@@ -83,6 +85,8 @@ def test_a_table_has_whole_sizes(name: str, value: Any) -> None:
         (1, torch.tensor([4, 5]).to_sparse(), 0, "slots are a torch.sparse_coo tensor"),
         (1.0, [4], 0, "request 1.0 is not a whole number"),
         (None, [4], 0, "request None is not a whole number"),
+        (True, [4], 0, "request True is not a whole number"),
+        (torch.tensor(True), [4], 0, r"request tensor\(True\) is not a whole number"),
         (1, [4], 0.5, "start 0.5 is not a whole number"),
         (1, [5], 0, "token 0 of request 1 is in slot 5, which is not place 0 of its page"),
         (1, [4, 6], 0, "token 1 of request 1 is in slot 6"),
@@ -357,6 +361,7 @@ def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
         ({"logit_cap": None}, "logit_cap is None"),
         ({"logit_cap": "30"}, "logit_cap is '30'"),
         ({"scaling": 1e39}, r"scaling is 1e\+39"),
+        ({"scaling": 10**400}, "scaling is 1000"),
         ({"scaling": "1"}, "scaling is '1'"),
         ({"k_scale": math.nan}, "k_scale is nan"),
         ({"k_scale": 1e-46}, "k_scale is 1e-46"),
@@ -374,6 +379,14 @@ def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
         ({"attn_type": "decoder"}, "attn_type is 'decoder'; it is an AttentionType"),
         ({"kv_lora_rank": 32.0, "tp_k_head_num": 1}, "kv_lora_rank is 32.0, not a whole number"),
         ({"sliding_window_size": -2}, "sliding_window_size is -2"),
+        ({"tp_k_head_num": True}, "tp_k_head_num is True, not a whole number"),
+        ({"layer_id": False}, "layer_id is False"),
+        ({"sliding_window_size": True}, "sliding_window_size is True"),
+        ({"kv_lora_rank": True, "tp_k_head_num": 1}, "kv_lora_rank is True, not a whole number"),
+        ({"scaling": True}, "scaling is True"),
+        ({"logit_cap": False}, "logit_cap is False"),
+        ({"logit_cap": True}, "logit_cap is True"),
+        ({"uses_sinks": 1}, "uses_sinks is 1; it is True or False"),
         ({"sliding_window_size": 2**31}, "sliding_window_size is 2147483648"),
         ({"kv_lora_rank": 32}, "one key head, not 2"),
         ({"kv_lora_rank": 16, "tp_k_head_num": 1}, "v_head_dim = kv_lora_rank"),
@@ -382,6 +395,36 @@ def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
 def test_a_layer_refuses(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         replace(LAYER, **change)
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8, np.int16])
+def test_whole_numbers_of_every_kind_are_kept_as_plain_ones(number: Any) -> None:
+    """Kernels, and PyTorch's operators, take Python's own only."""
+    mla = AttentionLayer(
+        *map(number, (0, 4, 1, 40, 32)),
+        scaling=0.1,
+        sliding_window_size=number(7),
+        kv_lora_rank=number(32),
+    )
+    assert mla == replace(MLA_LAYER, sliding_window_size=7)
+    pages: dict[str, Any] = {"num_pages": number(8), "page_size": number(PAGE)}
+    reqs = ReqToTokenPool(number(4), number(16), **pages)
+    mha = MHATokenToKVPool(
+        **pages, kv_cache_dtype="float32", head_num=number(2), head_dim=number(32), layer_num=1
+    )
+    latent = mla_pool(kv_lora_rank=number(32), qk_rope_head_dim=number(8), layer_num=number(2))
+    kept = [x for made in (asdict(mla), vars(reqs), vars(mha), vars(latent)) for x in made.values()]
+    assert not [x for x in kept if isinstance(x, np.generic)]
+    assert (reqs.num_slots, mha.num_slots, len(latent.kv_buffer)) == (32, 32, 2)
+
+
+@pytest.mark.parametrize("number", [Fraction, np.float32, np.float64, np.float16, np.int32, int])
+def test_numbers_of_every_kind_are_kept_as_plain_ones(number: Any) -> None:
+    given = {"scaling": number(1), "logit_cap": number(30), "k_scale": number(2)}
+    made = replace(LAYER, **given, v_scale=number(4))
+    assert [type(getattr(made, name)) for name in (*given, "v_scale")] == [float] * 4
+    assert made == replace(LAYER, scaling=1.0, logit_cap=30.0, k_scale=2.0, v_scale=4.0)
+    assert type(replace(LAYER, logit_cap=number(0)).logit_cap) is float
 
 
 @pytest.mark.parametrize(
