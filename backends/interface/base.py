@@ -322,7 +322,7 @@ class AttentionBackend(ABC):
             raise InvalidInput([f"{name} is {x.dtype}; the runner's dtype is {self.runner.dtype}"])
         if x.device != self.device:
             raise InvalidInput([f"{name} is on {x.device}, the pool on {self.device}"])
-        return x.detach().reshape(n, heads, dim)
+        return _written_out(x.detach()).reshape(n, heads, dim)
 
 
 def _kind_of(layer: AttentionLayer) -> AttentionLayer:
@@ -348,7 +348,15 @@ def _own_dtype(device: torch.device) -> AbstractContextManager[object]:
 
 def _plain(sinks: torch.Tensor | None) -> torch.Tensor | None:
     """Sinks as a kernel takes them: contiguous and, where they are a parameter, its values."""
-    return None if sinks is None else sinks.detach().contiguous()
+    return None if sinks is None else _written_out(sinks.detach()).contiguous()
+
+
+def _written_out(x: torch.Tensor) -> torch.Tensor:
+    """The tensor with its values in memory, where kernels read them.
+
+    A part of a complex tensor's conjugate holds their negatives, and a bit that says so.
+    """
+    return x.resolve_neg() if x.is_neg() else x
 
 
 def _a(batch: ForwardBatch) -> str:

@@ -401,6 +401,32 @@ def test_layouts_of_the_same_numbers_give_the_same_answer(name: str, mode: str) 
         assert error_of(call(backend, drawn, q=a, k=b, v=c), drawn) < 1e-6, what
 
 
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_what_only_a_bit_makes_negative_reaches_kernels_written_out(mode: str) -> None:
+    """Kernels read memory, in which the imaginary part of a conjugate has the other sign."""
+    drawn = scenario(replace(MODES[mode], sinks=True))
+    seen: list[Any] = []
+
+    class Seeing(TorchNativeAttnBackend):
+        def _look(self, q: Any, layer: Any, batch: Any, sinks: Any) -> Any:
+            seen.extend((q, sinks))
+            return self._attend(q, layer, batch, sinks)
+
+        _decode = _extend = _verify = _look
+
+    def conjugate(x: Any) -> Any:
+        part = torch.complex(torch.zeros_like(x), -x).conj().imag
+        assert part.is_neg()
+        assert torch.equal(part, x)
+        return part
+
+    backend = Seeing(drawn.runner)
+    backend.init_forward_metadata(drawn.batch)
+    given = {name: conjugate(getattr(drawn, name)) for name in ("q", "k", "v", "sinks")}
+    assert error_of(call(backend, drawn, **given), drawn) < 1e-6
+    assert [x.is_neg() for x in seen] == [False, False]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_layer_of_numpys_numbers_is_one_like_any_other(name: str) -> None:
     np = pytest.importorskip("numpy")
