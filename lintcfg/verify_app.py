@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -131,7 +132,11 @@ def verify(
         output_format=output_format.value, output_file=output_file,
         check=check, evidence=evidence or (), quiet=quiet, resume=resume,
     )  # fmt: skip
-    return run(asked) if calls is None else listing(asked, calls)
+    try:
+        return run(asked) if calls is None else listing(asked, calls)
+    except KeyboardInterrupt as interrupt:
+        # Typer takes each for SIGINT's; it has the number of the signal where that was another.
+        return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
 
 
 @app.command("merge")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A run that is over: its evidence, probes left out, and whether someone stopped it."""
+    """A run that is over: its evidence, how many probes it was to run, those left out, and what
+    stopped it, if something did."""
 
     run: dict[str, Any]
+    planned: int
     left_out: Sequence[TaskKey]
-    stopped: bool
+    stopped: KeyboardInterrupt | None
 
 
 def run(asked: Asked) -> int:
@@ -78,8 +80,10 @@ def run(asked: Asked) -> int:
     with _ended_like_an_interrupt():
         outcome = _run(asked, found, names, cells, here, earlier)
         made = outcome.run
-        # A disk that fills up meanwhile costs the file, not what is printed.
+        # Before anything is said: whoever listened may be gone. A disk that fills up meanwhile
+        # costs the file, not what is printed.
         unwritten = _written(asked.output_file, [*others, made])
+    _say_left_out(outcome, asked.output_file)
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
@@ -97,8 +101,8 @@ def run(asked: Asked) -> int:
             _say_checked(differences, check.notes(made, release))
     if unwritten is not None:
         raise unwritten
-    if outcome.stopped:
-        raise KeyboardInterrupt
+    if outcome.stopped is not None:
+        raise outcome.stopped
     return EXIT_FINDINGS if problems else EXIT_CLEAN
 
 
@@ -155,6 +159,16 @@ def _written(path: Path | None, runs: Sequence[dict[str, Any]]) -> VerifyError |
     except OSError as error:
         return VerifyError(f"{path}: {error.strerror or error}; name another file")
     return None
+
+
+def _say_left_out(ended: _Ended, kept_in: Path | None) -> None:
+    if not ended.left_out and ended.stopped is None:
+        return
+    why = "the budget is spent" if ended.stopped is None else "stopped"
+    how_many = f"{len(ended.left_out)} of {ended.planned} probes are left out"
+    kept = f"; --resume {kept_in} goes on"
+    lost = "; nothing is kept, for want of --output-file" if ended.stopped is not None else ""
+    print(f"note: {why}: {how_many}{kept if kept_in else lost}", file=sys.stderr)
 
 
 def _say_checked(differences: Sequence[str], notes: Sequence[str]) -> None:
@@ -287,44 +301,60 @@ def _run(
     had = {} if earlier is None else resume.had(earlier, seeds)
     progress = _Progress(len(tasks))
     settings = Settings(seeds, jobs, asked.timeout, deadline, gpus=here.gpus)
-    stopped = False
+    stopped = None
     try:
         results = run_all(tasks, settings, every, progress, had)
     except Stopped as stop:
-        stopped, results = True, stop.results
+        stopped, results = stop.interrupt, stop.results
     progress.done()
-    if not results and stopped:
-        raise KeyboardInterrupt
+    if not results and stopped is not None:
+        raise stopped
     known = {result.task.key for result in results} | set(had)
     left_out = [task.key for task in tasks if task.key not in known]
-    if left_out or stopped:
-        why = "stopped" if stopped else "the budget is spent"
-        how_many = f"{len(left_out)} of {len(tasks)} probes are left out"
-        kept = f"; --resume {asked.output_file} goes on"
-        lost = "; nothing is kept, for want of --output-file" if stopped else ""
-        further = kept if asked.output_file else lost
-        print(f"note: {why}: {how_many}{further}", file=sys.stderr)
     made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
     run = made if earlier is None else resume.joined(earlier, made)
-    return _Ended(run, left_out, stopped)
+    return _Ended(run, len(tasks), left_out, stopped)
 
 
 @contextmanager
 def _ended_like_an_interrupt() -> Iterator[None]:
-    """Schedulers end a job with SIGTERM, some more than once: what is finished is kept then too."""
+    """Schedulers end a job with SIGTERM, some more than once, and a terminal that closes with
+    SIGHUP: what is finished is kept then too. The interrupt has the signal's number.
+
+    What is ignored, as under nohup, stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def interrupt(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
+    names = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    ends = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in ends}
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def interrupt(number: int, frame: object) -> None:
+        for each in ends:
+            signal.signal(each, signal.SIG_IGN)
+        _forget_closed(terminals)
+        raise KeyboardInterrupt(number)
+
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _forget_closed(terminals: Sequence[int]) -> None:
+    """Send what goes to terminals that are gone nowhere: writing to one fails."""
+    for stream in terminals:
+        if not os.isatty(stream):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream)
+            os.close(nowhere)
 
 
 class _Progress:
@@ -342,12 +372,15 @@ class _Progress:
             seconds = time.monotonic() - self._start
             line = f"{len(self._seen)}/{self._total} probes, {seconds:.0f} s: "
             line += f"{task.backend} {task.probe.cell}"
-            sys.stderr.write(f"\r\x1b[K{line[:100]}")
-            sys.stderr.flush()
+            self._show(line[:100])
 
     def done(self) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
+            self._show("")
+
+    def _show(self, line: str) -> None:
+        with suppress(OSError):  # a terminal that is gone ends no run from here
+            sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
 
 

@@ -38,9 +38,10 @@ class Result:
 class Stopped(Exception):
     """Someone ended the run; `results` is what was finished."""
 
-    def __init__(self, results: list[Result]) -> None:
+    def __init__(self, results: list[Result], interrupt: KeyboardInterrupt) -> None:
         super().__init__("stopped")
         self.results = results
+        self.interrupt = interrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,19 +243,19 @@ def run_all(
         threading.Thread(target=work, args=each, daemon=True).start()
     # Not by joining the threads: a join that was interrupted takes its thread for ended.
     running = len(workers)
-    stopped = False
+    stopped: KeyboardInterrupt | None = None
     while running:
         try:
             ended.acquire()
             running -= 1
-        except KeyboardInterrupt:
-            stopped = True
+        except KeyboardInterrupt as interrupt:
+            stopped = interrupt
             board.close()
             for worker in workers:
                 worker.stop()
     results = [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]
-    if stopped:
-        raise Stopped(results)
+    if stopped is not None:
+        raise Stopped(results, stopped)
     if failures:
         raise failures[0]
     return results

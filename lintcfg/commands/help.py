@@ -38,7 +38,8 @@ example:
       --speculative-algorithm EAGLE --speculative-num-steps 3 \\
       --speculative-eagle-topk 4 --speculative-num-draft-tokens 8
 
-exit codes: 0 clean, 1 findings, 2 usage or configuration error, 3 internal error
+exit codes: 0 clean, 1 findings, 2 usage or configuration error, 3 internal error,
+130 interrupted
 """
 
 

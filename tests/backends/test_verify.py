@@ -267,8 +267,12 @@ def test_what_went_wrong_before_is_run_anew() -> None:
     assert resume.joined(wrong, made)["backends"]["b"]["mha"]["decode"]["p"] == right
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_a_run_that_is_ended_keeps_what_is_finished(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_run_that_is_ended_keeps_what_is_finished(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
     """As a person at a terminal and a scheduler do it; a process that it killed is no crash."""
     from attn_lint.matrix import evidence
 
@@ -285,7 +289,7 @@ def test_a_run_that_is_ended_keeps_what_is_finished(number: signal.Signals, tmp_
             ran.wait(25)
         ran.send_signal(number)
         _, said = ran.communicate(timeout=60)
-    assert ran.returncode == 130
+    assert ran.returncode == code
     assert "note: stopped: " in said and f"--resume {path} goes on" in said
     (run_,) = evidence.read(path)
     kinds = {
@@ -298,3 +302,41 @@ def test_a_run_that_is_ended_keeps_what_is_finished(number: signal.Signals, tmp_
         if kind in probe
     }
     assert "right" in kinds and kinds <= {"right", "refused"}
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["ends", "nohup"])
+def test_a_run_whose_terminal_closes_keeps_what_is_finished(stays: bool, tmp_path: Path) -> None:
+    """As when a connection drops: the kernel sends SIGHUP, and writing to the terminal fails."""
+    import fcntl
+    import pty
+    import termios
+
+    from attn_lint.matrix import evidence
+
+    def lead() -> None:
+        """Take the terminal as one's own, as a login shell does."""
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if stays else signal.SIG_DFL)
+
+    path = tmp_path / "e.json"
+    words = ["--backend", "torch_native", "--cell", "decode", "--cell", "page_sizes"]
+    words += ["--jobs", "1", "--seeds", "3" if stays else "3000", "--budget", "300"]
+    command = [sys.executable, "-m", "attn_lint.lintcfg", "verify", *words, "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*command, "--output-file", str(path)], env=environment, start_new_session=True,
+        preexec_fn=lead, stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as ran:  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        while b" probes, " not in shown:
+            shown += os.read(ours, 1000)
+        os.close(ours)
+        code = ran.wait(60)
+    (run_,) = evidence.read(path)
+    ((_, probe), *_) = run_["backends"]["torch_native"]["mha"]["decode"].items()
+    if stays:
+        assert probe["right"] == len(run_["seeds"]) == 3
+    else:
+        assert code == 128 + signal.SIGHUP and probe["right"] >= 1
