@@ -115,10 +115,12 @@ class Pages:
         )
         self.base.scatter_(1, page.long(), start.expand_as(page))
         self.base[:, -1] = _ABSENT
-        #: Whether a slot is some request's, bool [slots].
+        #: Whether a slot is some request's, bool [slots]. Rows that fill up a graph have none: what
+        #: their page holds was written by nobody.
         token = torch.arange(batch.max_kv_len, dtype=torch.int32, device=device)
+        lengths = torch.where(batch.req_pool_indices > 0, self.lengths, 0)
         slots = torch.where(
-            token < self.lengths[:, None], rows[:, : batch.max_kv_len], geometry.num_slots
+            token < lengths[:, None], rows[:, : batch.max_kv_len], geometry.num_slots
         )
         owned = torch.zeros(geometry.num_slots + 1, dtype=torch.bool, device=device)
         owned[slots.flatten().long()] = True

@@ -228,7 +228,7 @@ class ForwardBatch:
         if self._seen is not None and self._seen.still_of(self):
             return
         seen = Stamp(self)
-        problems = _shape_problems(self)
+        problems = _mode_problems(self) or _shape_problems(self)
         if not problems:
             problems = _device_problems(self)
         if problems:
@@ -251,10 +251,11 @@ class ForwardBatch:
             self.spec_info.tree_mask if self.spec_info else None,
         )
 
-    def _sizes(self) -> tuple[int, ...]:
+    def _sizes(self) -> tuple[object, ...]:
         """The same for what the host alone has."""
         counts = (*(self.extend_seq_lens_cpu or ()), *(self.extend_prefix_lens_cpu or ()))
-        return (self.batch_size, self._drafts, *counts)
+        mode = self.forward_mode  # its type too: a mode's name is equal to it
+        return (type(mode), mode, self.mm_spans, self.batch_size, self._drafts, *counts)
 
     def load_(self, other: ForwardBatch) -> int:
         """Fill this static batch with the values of a checked one, for a CUDA-graph replay.
@@ -328,7 +329,7 @@ def _build(
     device = reqs.device
     host = reqs.host
     slots = [host[r, s:e] for r, s, e in zip(requests, starts, ends, strict=True)]
-    problems = _slot_twice(requests, slots)
+    problems = _slot_twice(requests, slots) or _overwritten(reqs, requests, starts, slots)
     if problems:
         raise InvalidInput(problems)
     positions = [torch.arange(s, e) for s, e in zip(starts, ends, strict=True)]
@@ -389,6 +390,46 @@ def _slot_twice(requests: Sequence[int], slots: Sequence[torch.Tensor]) -> list[
     first = int(same[0])
     pair = sorted(requests[int(row[order[i]])] for i in (first, first + 1))
     return [f"requests {pair[0]} and {pair[1]} both write to slot {int(ordered[first])}"]
+
+
+def _overwritten(
+    reqs: ReqToTokenPool,
+    requests: Sequence[int],
+    starts: Sequence[int],
+    slots: Sequence[torch.Tensor],
+) -> list[str]:
+    """Say which request would write a new token over one that another has cached.
+
+    Pages are compared first, so that the tokens of long prefixes need not be looked at one by one.
+    """
+    if len(requests) < 2:
+        return []
+    page = reqs.page_size
+    cached = [reqs.host[r, :start] for r, start in zip(requests, starts, strict=True)]
+    first = [part[::page] // page for part in cached]
+    reader = torch.repeat_interleave(torch.tensor([len(part) for part in first]))
+    pages = torch.cat(first)
+    new = torch.cat([part.to(pages.dtype) for part in slots])
+    writer = torch.repeat_interleave(torch.tensor([len(part) for part in slots]))
+    # Most pages have no writer, or one whose own they are: its new tokens go on where the cached
+    # ones of its last page end.
+    number = -(-reqs.num_slots // page)
+    least = torch.full((number,), len(requests), dtype=torch.int32)
+    least.scatter_reduce_(0, (new // page).long(), writer.int(), "amin")
+    most = torch.full((number,), -1, dtype=torch.int32)
+    most.scatter_reduce_(0, (new // page).long(), writer.int(), "amax")
+    row_of = reader.int()
+    foreign = (most[pages] > row_of) | (least[pages] < row_of)
+    for place in foreign.nonzero().flatten().tolist():
+        row = int(reader[place])
+        others = (new // page == pages[place]) & (writer != row)
+        for slot, other in zip(new[others].tolist(), writer[others].tolist(), strict=True):
+            if bool((cached[row] == slot).any()):
+                return [
+                    f"request {requests[other]} writes a new token to slot {slot}, where request "
+                    f"{requests[row]} has a cached one"
+                ]
+    return []
 
 
 def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
@@ -498,6 +539,27 @@ def _lengths(batch: ForwardBatch) -> tuple[int, int]:
     return low, batch.req_to_token_pool.max_context_len - batch._drafts
 
 
+def _mode_problems(batch: ForwardBatch) -> list[str]:
+    """What a batch has that its mode does not, and the other way round."""
+    mode = batch.forward_mode
+    if not isinstance(mode, ForwardMode):
+        return [f"forward_mode is a {type(mode).__name__}; it is a ForwardMode"]
+    problems = []
+    if mode.is_idle() != (batch.batch_size == 0):
+        problems.append(f"a pass of {batch.batch_size} requests is marked as {mode}")
+    if mode.is_target_verify() != (batch.spec_info is not None):
+        problems.append(f"spec_info comes with target_verify alone; the mode is {mode}")
+    extends = (
+        batch.extend_seq_lens, batch.extend_prefix_lens, batch.extend_start_loc,
+        batch.extend_seq_lens_cpu, batch.extend_prefix_lens_cpu,
+    )  # fmt: skip
+    if any((each is not None) != mode.is_extend() for each in extends):
+        problems.append(f"extend_… come with an extend alone, and all of them; the mode is {mode}")
+    if (batch.kv_limit is None) != (batch.mm_spans is None):
+        problems.append("kv_limit and mm_spans come together")
+    return problems
+
+
 def _shape_problems(batch: ForwardBatch) -> list[str]:
     bs, queries = batch.batch_size, sum(batch.query_lens_cpu)
     device, host = batch.req_to_token_pool.req_to_token.device, torch.device("cpu")
@@ -598,17 +660,25 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
             problems.append(f"row {row} (request {request}) has tokens outside whole pages")
         elif not torch.equal(slots, reqs.host[request, :length].long()):
             problems.append(f"row {row} (request {request}) has other slots than `write` gave it")
-    return problems or _shared_slots(indices, loc, batch.query_lens_cpu)
+    return problems or _shared_slots(batch, indices, kv_lens, loc)
 
 
-def _shared_slots(indices: torch.Tensor, loc: torch.Tensor, counts: list[int]) -> list[str]:
-    """As `_slot_twice` for a batch, without rows that fill up a graph: they share a slot."""
+def _shared_slots(
+    batch: ForwardBatch, indices: torch.Tensor, kv_lens: torch.Tensor, loc: torch.Tensor
+) -> list[str]:
+    """What writes over another, without rows that fill up a graph: they share a slot."""
+    counts = batch.query_lens_cpu
     rows = [
-        (request, slots)
-        for request, slots in zip(indices.tolist(), loc.split(counts), strict=True)
+        (request, length - count, slots)
+        for request, length, count, slots in zip(
+            indices.tolist(), kv_lens.tolist(), counts, loc.split(counts), strict=True
+        )
         if request
     ]
-    return _slot_twice([request for request, _ in rows], [slots for _, slots in rows])
+    requests, starts, slots = ([row[at] for row in rows] for at in range(3))
+    return _slot_twice(requests, slots) or _overwritten(
+        batch.req_to_token_pool, requests, starts, slots
+    )
 
 
 def _extend_problems(batch: ForwardBatch, lens: torch.Tensor) -> list[str]:

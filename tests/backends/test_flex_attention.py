@@ -210,7 +210,7 @@ def test_a_page_may_be_several_requests(mode: str) -> None:
     runner, reqs, kv = shared_pages()
     batch = {
         "decode": lambda: ForwardBatch.decode(reqs, kv, [1, 2, 3], [22, 35, 34]),
-        "verify": lambda: ForwardBatch.target_verify(reqs, kv, [3, 1, 2], [30, 18, 30], 2),
+        "verify": lambda: ForwardBatch.target_verify(reqs, kv, [3, 1, 2], [32, 18, 30], 2),
         "extend": lambda: ForwardBatch.extend(reqs, kv, [2, 3, 1], [16, 32, 20], [9, 2, 1]),
     }[mode]()
     generator = torch.Generator().manual_seed(8)
@@ -389,3 +389,28 @@ def test_tiles_fit_in_shared_memory(heads: int, dim: int, v_dim: int, size: int)
     assert 128 % n == 0
     wide = 1 << (dim - 1).bit_length(), 1 << (v_dim - 1).bit_length()
     assert size * (m * wide[0] + stages * n * sum(wide)) <= 99 * 1024
+
+
+@pytest.mark.parametrize("name", ["flex_attention", "torch_native", "triton"])
+def test_rows_that_fill_up_a_graph_bring_nothing_into_the_others(name: str) -> None:
+    """The page that they read was written by nobody, and holds anything."""
+    if name == "triton":
+        pytest.importorskip("triton")
+    pages = {"page_size": 4, "num_pages": 12}
+    table = ReqToTokenPool(4, 16, **pages)
+    kv = MHATokenToKVPool(kv_cache_dtype="float32", head_num=2, head_dim=32, **pages)
+    table.write(1, range(8, 16))
+    table.write(2, range(20, 28))
+    static = ForwardBatch.target_verify(table, kv, [1, 2], [0, 0], 4)
+    kv.poison(torch.arange(kv.num_slots))
+    real = static.load_(ForwardBatch.target_verify(table, kv, [2], [0], 4))
+    backend = create_backend(name, ModelRunner([LAYER], table, kv, torch.float32))
+    backend.init_forward_metadata(static)
+    q = torch.randn(8, LAYER.tp_q_head_num, LAYER.head_dim)
+    k, v = torch.randn(2, 8, LAYER.tp_k_head_num, LAYER.head_dim).unbind()
+    out = backend.forward(q, k, v, LAYER, static)[: 4 * real]
+    want = torch.nn.functional.scaled_dot_product_attention(
+        *(x[: 4 * real].transpose(0, 1).double() for x in (q, k, v)),
+        is_causal=True, scale=LAYER.scaling, enable_gqa=True,
+    )  # fmt: skip
+    torch.testing.assert_close(out, want.transpose(0, 1).flatten(1).float())

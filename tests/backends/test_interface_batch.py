@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
 from attn_lint.backends.interface.capabilities import Capabilities  # noqa: E402
 from attn_lint.backends.interface.errors import InvalidInput  # noqa: E402
+from attn_lint.backends.interface.modes import ForwardMode  # noqa: E402
 from attn_lint.backends.interface.pool import ReqToTokenPool  # noqa: E402
 from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend  # noqa: E402
 
@@ -150,6 +151,27 @@ def test_two_requests_may_share_a_prefix_but_not_write_to_one_slot() -> None:
         ForwardBatch.extend(reqs, pool(), [2, 1], [3, 3], [2, 2])
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_no_request_writes_over_what_another_has_cached(order: tuple[int, int]) -> None:
+    reqs = table()
+    reqs.write(1, [4, 5, 6, 7, 8, 9])
+    reqs.write(2, [4, 5, 6, 7, 8, 9, 10])
+    lengths = {1: 6, 2: 7}
+    says = "request 1 writes a new token to slot 9, where request 2 has a cached one"
+    with pytest.raises(InvalidInput, match=says):
+        ForwardBatch.decode(reqs, pool(), list(order), [lengths[request] for request in order])
+    # Alone it may: the other is not read in this pass.
+    ForwardBatch.decode(reqs, pool(), [1], [6])
+    # Beside one that has as little cached, each writing a slot of its own page, too.
+    reqs.write(2, [4, 5, 6, 7, 12, 13, 14])
+    batch = ForwardBatch.decode(reqs, pool(), list(order), [lengths[request] for request in order])
+    shared = torch.tensor([4, 5, 6, 7, 8, 9, 10], dtype=torch.int32)
+    reqs.write(2, shared.tolist())
+    batch.out_cache_loc[order.index(2)] = 10
+    with pytest.raises(InvalidInput, match=says):
+        batch.recheck()
+
+
 @pytest.mark.parametrize(
     ("reqs", "message"),
     [
@@ -242,7 +264,7 @@ def test_a_changed_batch_is_found(change: Callable[[ForwardBatch], None], messag
         ("req_pool_indices", torch.tensor([1, 2], dtype=torch.int32), "it is torch.int64"),
         ("out_cache_loc", torch.zeros(9), "out_cache_loc is torch.float32"),
         ("out_cache_loc", torch.zeros(3, 3, dtype=torch.int64), r"\[3, 3\]"),
-        ("extend_start_loc", None, "extend_start_loc is missing"),
+        ("extend_start_loc", None, "extend_… come with an extend alone, and all of them"),
         ("seq_lens", torch.zeros(2, dtype=torch.int32, device="meta"), "seq_lens is on meta"),
         ("seq_lens", [7, 5], "seq_lens is a list; it is a tensor"),
         ("seq_lens_cpu", torch.tensor([7, 5]), "seq_lens_cpu is torch.int64"),
@@ -259,6 +281,34 @@ def test_a_replaced_tensor_is_checked_for_kind(name: str, tensor: Any, message: 
     batch = extend()
     setattr(batch, name, tensor)
     with pytest.raises(InvalidInput, match=message):
+        batch.recheck()
+
+
+@pytest.mark.parametrize(
+    ("make", "mode", "message"),
+    [
+        (lambda: extend(), ForwardMode.DECODE, "come with an extend alone"),
+        (lambda: extend(), ForwardMode.TARGET_VERIFY, "spec_info comes with target_verify alone"),
+        (lambda: extend(), ForwardMode.IDLE, "a pass of 2 requests is marked as idle"),
+        (lambda: extend(), "extend", "forward_mode is a str; it is a ForwardMode"),
+        (lambda: decode(3, 4), ForwardMode.EXTEND, "come with an extend alone, and all of them"),
+        (lambda: decode(3, 4), ForwardMode.TARGET_VERIFY, "spec_info comes with target_verify"),
+        (lambda: ForwardBatch.idle(table(), pool()), ForwardMode.DECODE, "0 requests is marked"),
+    ],
+)
+def test_another_mode_is_found(
+    make: Callable[[], ForwardBatch], mode: ForwardMode, message: str
+) -> None:
+    batch = make()
+    batch.forward_mode = mode
+    with pytest.raises(InvalidInput, match=message):
+        batch.recheck()
+
+
+def test_blocks_without_their_limits_are_found() -> None:
+    batch = extend(mm=[[(4, 6)], []])
+    batch.kv_limit = None
+    with pytest.raises(InvalidInput, match="kv_limit and mm_spans come together"):
         batch.recheck()
 
 

@@ -280,8 +280,8 @@ class TestBatches:
         if family == "mla":
             dims = {"kv_lora_rank": 32, "qk_rope_head_dim": 16}
             kv = MLATokenToKVPool(num_pages=8, page_size=PAGE, kv_cache_dtype=dtype, **dims)
-        # Both read the first page, as a common prefix is read; pages have four slots.
-        batch = ForwardBatch.decode(filled([[1, 2], [1, 3]]), kv, [1, 2], [2, 7])
+        # Pages have four slots; the first of them may be read by a request of another batch.
+        batch = ForwardBatch.decode(filled([[1, 2], [5, 3]]), kv, [1, 2], [2, 7])
         values = kv.get_value_buffer(0)
         narrow = values.element_size() == 1
         drawn = torch.tensor([1.5, float("nan"), -2.0, float("inf"), float("-inf"), 0.25, -0.0])
