@@ -110,9 +110,10 @@ def merge(groups: Iterable[Sequence[Json]]) -> list[Json]:
 
     Of two runs on the same kind of machine with the same versions and probes, what the newer one
     says of a cell replaces what the older one said; the rest of the older one joins it where both
-    began with the same seed. Runs that differ in any of those stand side by side.
+    began with the same seed. Runs that differ in any of those stand side by side. Of two runs of
+    one date the one with more seeds counts as the newer, whatever the order of the files.
     """
-    ordered = sorted((run for group in groups for run in group), key=lambda run: run["date"])
+    ordered = sorted((run for group in groups for run in group), key=_age)
     merged: dict[str, list[Json]] = {}
     for run in ordered:
         key = json.dumps([run["machine"], run["versions"], run["probes"]], sort_keys=True)
@@ -128,6 +129,11 @@ def merge(groups: Iterable[Sequence[Json]]) -> list[Json]:
         (run for runs in merged.values() for run in runs),
         key=lambda run: (run["machine"]["architecture"], run["date"], run["seeds"]),
     )
+
+
+def _age(run: Json) -> tuple[str, int, str]:
+    """Ascends towards the newest run; what is left of it tells apart all that differ."""
+    return run["date"], len(run["seeds"]), json.dumps(run, sort_keys=True)
 
 
 def _without(old: Json, new: Json) -> Json:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +400,23 @@ def test_a_merged_run_lists_the_seeds_that_its_probes_ran(
     found = [item for run in runs for item in run["backends"]["triton"]["mha"].items()]
     assert sorted(found) == sorted({**older[0], **newer[0]}.items())
     assert {"fa3": "needs cuda"} in [run["not_run"] for run in runs]
+
+
+@pytest.mark.parametrize("seeds", [[0, 1, 2], [0, 1, 2, 3], [7, 8, 9]])
+def test_runs_of_one_date_are_merged_alike_in_any_order(tmp_path: Path, seeds: list[int]) -> None:
+    some = run_with({"decode": {"decode": probe(right=3)}}, seeds=[0, 1, 2])
+    others = run_with(BOTH, seeds=seeds)
+    third = run_with({"decode": {"decode": probe(refused=1)}}, seeds=[0])
+    orders = [merged(tmp_path, *order) for order in permutations([some, others, third])]
+    assert all(evidence.dump(runs) == evidence.dump(orders[0]) for runs in orders)
+
+
+def test_of_one_date_the_run_of_more_seeds_counts(tmp_path: Path) -> None:
+    few = run_with({"decode": {"decode": probe(right=1)}}, seeds=[0])
+    many = run_with({"decode": {"decode": probe(right=3)}})
+    for order in permutations([few, many]):
+        (run,) = merged(tmp_path, *order)
+        assert run["backends"]["triton"]["mha"]["decode"]["decode"]["right"] == 3
 
 
 def test_committed_evidence_is_merged_to_itself(tmp_path: Path) -> None:
