@@ -16,8 +16,10 @@ from .probes import Task
 
 #: A backend and a cell of it: what one process runs without a break.
 Key = tuple[str, str]
-#: Seeds that each probe has run after each round: all of them a little before any runs many.
+#: Seeds that each probe has run after the first rounds: all of them a little before any runs many.
 STEPS = (1, 4, 10)
+#: How many times as many it has after each further round.
+GROWTH = 2
 
 
 @dataclass(slots=True)
@@ -38,8 +40,14 @@ class Piece:
 
 
 def ends_of(seeds: int, *, in_steps: bool) -> list[int]:
-    """How many seeds are done after each round."""
-    return [*(step for step in STEPS if in_steps and step < seeds), seeds]
+    """How many seeds are done after each round.
+
+    In steps, so that no probe is run many times as often as another, however many are asked for.
+    """
+    steps = list(STEPS) if in_steps else []
+    while steps and steps[-1] < seeds:
+        steps.append(steps[-1] * GROWTH)
+    return [*(step for step in steps if step < seeds), seeds]
 
 
 @dataclass(frozen=True, slots=True)

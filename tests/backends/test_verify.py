@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,15 @@ def test_rounds_go_up_and_a_group_goes_back_to_its_process() -> None:
         of.done(turn)
     second = [of.take(process) for process in (1, 0, 0)]
     assert [turn and (turn.key[0], turn.end) for turn in second] == [("b", 4), ("c", 4), ("a", 4)]
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4, 5, 20, 21, 500, 10_000])
+def test_wherever_time_is_up_probes_have_run_about_as_often(seeds: int) -> None:
+    """A step to all of the seeds at once would leave the budget to the first probe."""
+    ends = ends_of(seeds, in_steps=True)
+    assert ends[0] == 1 and ends[-1] == seeds
+    assert all(before < after <= 4 * before for before, after in pairwise(ends))
+    assert ends_of(seeds, in_steps=False) == [seeds]
 
 
 def test_what_went_wrong_has_no_further_round() -> None:
