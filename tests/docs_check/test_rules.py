@@ -39,6 +39,10 @@ CHANGES = [
     ("The registry is", "Sparse is specifically designed for Widget 3. The registry is",
      "DOC110", "partial", None),
     ("The registry is", "Set `--chunk-limits`. The registry is", "DOC119", "review", None),
+    ("The registry is", "Give `--attention-backend omega`. The registry is",
+     "DOC112", "proved", None),
+    ("The registry is", "Give `--decode-attention-backend=omega`. The registry is",
+     "DOC112", "proved", None),
 ]  # fmt: skip
 
 
@@ -54,6 +58,14 @@ def test_one_thing_that_is_wrong(
     assert [one.code for one in found] == code.split(), [one.message for one in found]
     assert found[0].certainty == certainty
     assert (found[0].fix.new if found[0].fix else None) == fix
+
+
+@pytest.mark.parametrize(
+    "text", ["`--attention-backend beta_mla`", "`--attention-backend <name>`",
+             "`--attention-backend NAME`", "`--attention-backend`", "--attention-backend omega"],
+)  # fmt: skip
+def test_a_value_in_the_text_that_is_right_or_none(text: str) -> None:
+    assert drift(RIGHT.replace("The registry is", f"Give {text}. The registry is", 1)) == []
 
 
 DIFFUSION_CHANGES = [

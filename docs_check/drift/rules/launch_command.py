@@ -1,7 +1,8 @@
 """A command on the page would not start.
 
 What it does: checks the flags and values of commands in code fences against the release, and has
-the resolver judge them where it knows the release.
+the resolver judge them where it knows the release. In the text, checks the value that an attention
+backend's flag is given with.
 Why: readers copy commands.
 Example: `--attention-backend cutlass_mla` after its removal.
 """
@@ -9,6 +10,7 @@ Example: `--attention-backend cutlass_mla` after its removal.
 from __future__ import annotations
 
 import difflib
+import re
 
 from ...facts.model import Flag
 from ...launches import Command, Word, commands, is_placeholder
@@ -16,6 +18,9 @@ from ...source.modules import Place
 from ..context import Context, RuleInfo, Spot
 
 INFO = RuleInfo("DOC112", "launch-command", "launch-command-would-fail", "error")
+
+#: A flag of an attention backend with its value, as code in a text.
+_INLINE = re.compile(r"`(--[a-z-]*attention-backend)(?:=|\s+)([A-Za-z0-9][\w.-]*)`")
 
 
 def check(context: Context) -> None:
@@ -26,6 +31,11 @@ def check(context: Context) -> None:
                 continue
             if not _arguments(context, command):
                 _judge(context, command)
+    for block in context.page.prose():
+        for line in block.lines:
+            for match in _INLINE.finditer(line.text):
+                given = Word(match[2], line.number, line.column + match.start(2))
+                _in_text(context, match[1], given)
 
 
 def _of_other_runtime(context: Context, command: Command) -> bool:
@@ -94,6 +104,26 @@ def _value(context: Context, flag: Flag, spelling: str, given: Word) -> bool:
         actual=f"{spelling} takes {', '.join(values)}", places=places, subject=given.text,
     )  # fmt: skip
     return True
+
+
+def _in_text(context: Context, spelling: str, given: Word) -> None:
+    """A value that a text tells the reader to give; names of the past are DOC101's."""
+    flag = context.facts.flags.get(spelling)
+    if flag is None or not flag.choices or is_placeholder(given.text):
+        return
+    values = [str(value) for value in flag.values()]
+    if given.text in values or given.text in context.facts.former:
+        return
+    close = difflib.get_close_matches(given.text, values, 1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    context.report(
+        INFO, Spot(given.line, given.column, given.column + len(given.text)),
+        message=f"`{given.text}` is not a value of {spelling}{hint}",
+        claim=f"{spelling} takes {given.text}", actual=f"{spelling} takes {', '.join(values)}",
+        places=[flag.place, flag.choices[0].place], subject=given.text,
+        # A page on something else may speak of another program's flag of that name.
+        certainty="proved" if context.is_overview else "review",
+    )  # fmt: skip
 
 
 def _judge(context: Context, command: Command) -> None:
