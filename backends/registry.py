@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .interface.capabilities import Capabilities, Package
-from .interface.errors import NotInstalled, UnknownBackend
+from .interface.errors import BrokenBackend, NotInstalled, UnknownBackend
 from .not_bundled import NOT_BUNDLED
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ def register_attention_backend(
     name: str, capabilities: Capabilities
 ) -> Callable[[Creator], Creator]:
     """Register a function that makes a backend for a runner, with what the backend carries."""
+    if not isinstance(capabilities, Capabilities):
+        raise ValueError(f"capabilities of {name!r} are {capabilities!r}, no Capabilities")
+    if capabilities.name != name:
+        raise ValueError(f"capabilities of {capabilities.name!r} given to {name!r}")
 
     def decorator(creator: Creator) -> Creator:
+        from . import bundled  # noqa: F401  # their names are taken, whoever comes first
+
         if name in ATTENTION_BACKENDS:
-            raise ValueError(f"attention backend {name!r} is registered twice")
-        if capabilities.name != name:
-            raise ValueError(f"capabilities of {capabilities.name!r} given to {name!r}")
+            by = getattr(ATTENTION_BACKENDS[name], "__module__", "?")
+            raise ValueError(f"attention backend {name!r} is registered twice: {by} has it")
+        if not callable(creator):
+            raise ValueError(f"what is to make {name!r} is {creator!r}, no function")
         ATTENTION_BACKENDS[name] = creator
         CAPABILITIES[name] = capabilities
         return creator
@@ -43,11 +50,36 @@ def register_attention_backend(
 
 
 def create_backend(name: str, runner: ModelRunner) -> AttentionBackend:
-    """Make a backend; raises UnknownBackend, or NotInstalled with what to install."""
+    """Make a backend; raises UnknownBackend, or NotInstalled with what to install.
+
+    Raises BrokenBackend where the creator gives something else. What a creator raises itself has
+    the name of the backend as a note.
+    """
     capabilities = capabilities_of(name)
     for package in missing_packages(capabilities):
         raise NotInstalled(package.module, package.hint)
-    return ATTENTION_BACKENDS[name](runner)
+    try:
+        made = ATTENTION_BACKENDS[name](runner)
+    except Exception as error:
+        error.add_note(f"while making attention backend {name!r}")
+        raise
+    _check_made(name, capabilities, made)
+    return made
+
+
+def _check_made(name: str, declared: Capabilities, made: object) -> None:
+    """Raise BrokenBackend for what is no backend, or one that can't do what was declared."""
+    from .interface.base import AttentionBackend
+
+    if not isinstance(made, AttentionBackend):
+        raise BrokenBackend(f"the creator of {name} gave {made!r}, no AttentionBackend")
+    if not isinstance(getattr(made, "capabilities", None), Capabilities):
+        raise BrokenBackend(f"{type(made).__name__}, made for {name}, has no capabilities")
+    modes = declared.allows.get("mode", {"target_verify"})
+    if "target_verify" in modes and type(made)._verify is AttentionBackend._verify:
+        raise BrokenBackend(
+            f"{name} has no _verify: write one, or leave target_verify out of its modes"
+        )
 
 
 def capabilities_of(name: str) -> Capabilities:

@@ -17,7 +17,7 @@ import torch
 from .batch import ForwardBatch, Stamp
 from .capabilities import Capabilities, Refusal, Request
 from .dtypes import name_of
-from .errors import InvalidInput, Refused
+from .errors import BrokenBackend, InvalidInput, Refused
 from .layer import AttentionLayer
 from .runner import ModelRunner
 
@@ -179,7 +179,8 @@ class AttentionBackend(ABC):
             raise InvalidInput([f"forward_decode was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
         with _own_dtype(self.device):
-            return self._decode(query, layer, forward_batch, _plain(sinks)).flatten(1)
+            out = self._decode(query, layer, forward_batch, _plain(sinks))
+        return self._answer(out, query, layer)
 
     def forward_extend(
         self,
@@ -198,7 +199,8 @@ class AttentionBackend(ABC):
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
         attend = self._verify if forward_batch.forward_mode.is_target_verify() else self._extend
         with _own_dtype(self.device):
-            return attend(query, layer, forward_batch, _plain(sinks)).flatten(1)
+            out = attend(query, layer, forward_batch, _plain(sinks))
+        return self._answer(out, query, layer)
 
     # What a subclass provides; everything was checked by then
 
@@ -236,7 +238,7 @@ class AttentionBackend(ABC):
         sinks: torch.Tensor | None,
     ) -> torch.Tensor:
         """Attention of draft tokens: [batch * draft_token_num, q_heads, v_head_dim]."""
-        raise NotImplementedError
+        raise BrokenBackend(f"{self.capabilities.name} has no target verify: no _verify")
 
     def _enter(
         self,
@@ -279,6 +281,29 @@ class AttentionBackend(ABC):
             if n:
                 self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
         return query.contiguous()
+
+    def _answer(
+        self, out: torch.Tensor, query: torch.Tensor, layer: AttentionLayer
+    ) -> torch.Tensor:
+        """What a subclass gave as [tokens, q_heads * v_head_dim], or BrokenBackend.
+
+        Looks at no value, which would wait for the device.
+        """
+        shape = (query.shape[0], layer.tp_q_head_num, layer.v_head_dim)
+        if (
+            isinstance(out, torch.Tensor)
+            and out.shape == shape
+            and out.dtype is query.dtype
+            and out.device == query.device
+        ):
+            return out.flatten(1)
+        what = type(out).__name__
+        if isinstance(out, torch.Tensor):
+            what = f"{out.dtype} {list(out.shape)} on {out.device}"
+        raise BrokenBackend(
+            f"{self.capabilities.name} gave {what}; it is to give "
+            f"{query.dtype} {list(shape)} on {query.device}"
+        )
 
     def _check_room(self, batch: ForwardBatch) -> None:
         """Raise InvalidInput for a captured batch beyond what `init_cuda_graph_state` was told.

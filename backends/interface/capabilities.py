@@ -7,11 +7,12 @@ A `Request` is everything about a call that can decide whether a kernel serves i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, fields
-from numbers import Integral
 from types import MappingProxyType
 from typing import Any, Literal
+
+from .checks import is_whole
 
 Family = Literal["mha", "mla"]
 
@@ -87,8 +88,13 @@ class Range:
     high: int | None = None
     step: int = 1
 
+    def __post_init__(self) -> None:
+        ends = (self.low, self.step, *(() if self.high is None else (self.high,)))
+        if not all(map(is_whole, ends)) or self.step < 1:
+            raise ValueError(f"{self!r} is of whole numbers, with a step of 1 or more")
+
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, Integral) or isinstance(value, bool):
+        if not is_whole(value):
             return False
         number = int(value)
         return (
@@ -108,9 +114,16 @@ Allowed = frozenset[Any] | Range
 
 
 def _known(traits: Mapping[str, Allowed]) -> None:
+    """Raise ValueError for what is no trait, and for what holds no values of one."""
+    if not isinstance(traits, Mapping):
+        raise ValueError(f"{traits!r} is no mapping of traits to their values")
     unknown = sorted(set(traits) - TRAITS)
     if unknown:
         raise ValueError(f"no such trait: {', '.join(unknown)}")
+    for name, allowed in traits.items():
+        # A string would be asked for its parts: "code" is in "decode".
+        if not isinstance(allowed, Set | Range):
+            raise ValueError(f"{name} is {allowed!r}; it is one_of(...) or a Range")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +162,11 @@ class Package:
 
     module: str
     hint: str
+
+    def __post_init__(self) -> None:
+        parts = self.module.split(".") if isinstance(self.module, str) else [""]
+        if not all(map(str.isidentifier, parts)):
+            raise ValueError(f"{self.module!r} is no name to import a package by")
 
 
 @dataclass(frozen=True, slots=True)

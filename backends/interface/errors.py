@@ -33,6 +33,10 @@ class InvalidInput(BackendError):
         super().__init__("; ".join(self.problems))
 
 
+class BrokenBackend(BackendError):
+    """A backend does not keep to the interface: its author has something to mend."""
+
+
 class NotInstalled(BackendError):
     """A package that a backend needs is missing; `hint` is the command that brings it."""
 

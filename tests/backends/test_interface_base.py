@@ -17,6 +17,7 @@ from attn_lint.backends.interface import base  # noqa: E402
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
 from attn_lint.backends.interface.capabilities import Request  # noqa: E402
 from attn_lint.backends.interface.errors import (  # noqa: E402
+    BrokenBackend,
     InvalidInput,
     NotInstalled,
     Refused,
@@ -425,6 +426,39 @@ def test_what_only_a_bit_makes_negative_reaches_kernels_written_out(mode: str) -
     given = {name: conjugate(getattr(drawn, name)) for name in ("q", "k", "v", "sinks")}
     assert error_of(call(backend, drawn, **given), drawn) < 1e-6
     assert [x.is_neg() for x in seen] == [False, False]
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda out: out[:1],
+            r"gave torch.float32 \[1, 4, 32\] on cpu; it is to give torch.float32",
+        ),
+        (lambda out: out.flatten(1), r"gave torch.float32 \[\d+, 128\] on cpu; it is to give"),
+        (lambda out: out.double(), "gave torch.float64 .* on cpu; it is to give torch.float32"),
+        (
+            lambda out: out.to("meta"),
+            r"gave .* on meta; it is to give torch.float32 \[\d+, 4, 32\] on cpu",
+        ),
+        (lambda out: None, "gave NoneType; it is to give"),
+        (lambda out: (out, out), "gave tuple; it is to give"),
+    ],
+)
+def test_a_backend_that_gives_something_else_is_named(mode: str, change: Any, message: str) -> None:
+    drawn = scenario(MODES[mode])
+
+    class Odd(TorchNativeAttnBackend):
+        def _odd(self, *arguments: Any) -> Any:
+            return change(self._attend(*arguments))
+
+        _decode = _extend = _verify = _odd
+
+    backend = Odd(drawn.runner)
+    backend.init_forward_metadata(drawn.batch)
+    with pytest.raises(BrokenBackend, match="^torch_native " + message):
+        call(backend, drawn)
 
 
 @pytest.mark.parametrize("name", NAMES)
