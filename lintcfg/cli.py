@@ -102,6 +102,9 @@ APP_COMMANDS = frozenset({"matrix", "rule"})
 #: Commands on documentation and source trees.
 DOCS_COMMANDS = frozenset({"docs", "facts"})
 
+#: Every command.
+COMMANDS = (*LAUNCH_COMMANDS, *FILE_COMMANDS, *APP_COMMANDS, *DOCS_COMMANDS, "verify")
+
 
 def dispatch(arguments: Sequence[str]) -> int:
     """Run the command that the arguments ask for and return its exit code."""

@@ -751,6 +751,25 @@ def test_the_flags_of_an_image_with_a_server_of_its_own_are_judged(
     assert code == 2 and "no SGLang server launch: docker" in err
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("resolv", "resolve"), ("sugest", "suggest"), ("chekc", "check"), ("launch", "launches"),
+        ("exce", "exec"), ("completions", "completion"), ("matirx", "matrix"), ("rules", "rule"),
+        ("doc", "docs"), ("fact", "facts"), ("verfy", "verify"), ("docker", None), ("bash", None),
+        ("vllm", None), ("nginx", None),
+    ],
+)  # fmt: skip
+def test_a_mistyped_command_is_asked_about(
+    capsys: pytest.CaptureFixture[str], word: str, meant: str | None
+) -> None:
+    for words in ([word, "x"], ["--gpu", "h100", word, "x"]):
+        code, _, err = run(capsys, *words)
+        assert code == 2
+        assert (f"(did you mean {meant}?)" if meant else "launch: ") in err
+        assert ("did you mean" in err) == bool(meant)
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_quoted_command_runs_on_what_stands_around_it(
     capsys: pytest.CaptureFixture[str], whole: bool

@@ -226,11 +226,22 @@ def read_request(arguments: Sequence[str], own: Sequence[o.Option]) -> Request:
     command = strip_command(given.launch)
     if command.other_program:
         raise UsageError(
-            f"this is no SGLang server launch: {command.other_program}; "
+            f"this is no SGLang server launch: {command.other_program}"
+            f"{_meant_command(given.launch[0])}; "
             "attn-lint judges `python3 -m sglang.launch_server …` and `sglang serve …`"
         )
     known = told_basis(given, config, command)
     return Request(given, config, launch_environment(command), command, known)
+
+
+def _meant_command(word: str) -> str:
+    """A question after a command of attn-lint's that somebody may have mistyped."""
+    from difflib import get_close_matches
+
+    from ..cli import COMMANDS
+
+    close = get_close_matches(word, COMMANDS, 1, 0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def launch_environment(command: Command) -> dict[str, str]:
