@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
 
-from .interface.capabilities import Capabilities, Package
-from .interface.errors import BrokenBackend, NotInstalled, UnknownBackend
+from .interface.capabilities import Capabilities, Package, Refusal
+from .interface.errors import BrokenBackend, NotInstalled, Refused, UnknownBackend
 from .not_bundled import NOT_BUNDLED
 
 if TYPE_CHECKING:
@@ -52,11 +52,13 @@ def register_attention_backend(
 def create_backend(name: str, runner: ModelRunner) -> AttentionBackend:
     """Make a backend; raises UnknownBackend, or NotInstalled with what to install.
 
-    Raises BrokenBackend where the creator gives something else. What a creator raises itself has
+    Raises Refused where no package would help, as the backend runs on another device only, and
+    BrokenBackend where the creator gives something else. What a creator raises itself has
     the name of the backend as a note.
     """
     capabilities = capabilities_of(name)
     for package in missing_packages(capabilities):
+        _refuse_device(capabilities, runner)
         raise NotInstalled(package.module, package.hint)
     try:
         made = ATTENTION_BACKENDS[name](runner)
@@ -94,6 +96,31 @@ def capabilities_of(name: str) -> Capabilities:
         known = ", ".join(sorted(CAPABILITIES))
         raise UnknownBackend(f"no bundled backend is called {name!r}{hint} (there are {known})")
     return CAPABILITIES[name]
+
+
+def unfit(
+    capabilities: Capabilities, device: str, capability: tuple[int, int] | None
+) -> str | None:
+    """Why a backend says of itself that it can't run on a machine; None where it can."""
+    allows = capabilities.allows
+    if "device" in allows and device not in allows["device"]:
+        return f"needs {' or '.join(sorted(map(str, cast(Iterable[object], allows['device']))))}"
+    if device == "cuda" and "capability" in allows and capability not in allows["capability"]:
+        dotted = ".".join(map(str, capability or ()))
+        return f"has no kernels for compute capability {dotted}"
+    return None
+
+
+def _refuse_device(capabilities: Capabilities, runner: ModelRunner) -> None:
+    device, capability = runner.device, None
+    if device.type == "cuda":
+        from .interface.base import capability_of
+
+        capability = capability_of(device)
+    why = unfit(capabilities, device.type, capability)
+    if why is not None:
+        reason = f"it {why}, and the pools are on {device}"
+        raise Refused(capabilities.name, [Refusal(("device", "capability"), reason)])
 
 
 def missing_packages(capabilities: Capabilities) -> list[Package]:

@@ -17,13 +17,13 @@ from typing import Any
 from ...matrix import evidence, loader
 from ...matrix.files import write_atomically
 from .. import bundled  # noqa: F401  # registers
-from ..registry import CAPABILITIES, capabilities_of, missing_packages
+from ..registry import CAPABILITIES, capabilities_of, missing_packages, unfit
 from . import check, machine, record, report, resume
 from .claims import machine_of
 from .errors import VerifyError
 from .pool import Settings, Stopped, TaskKey, run_all
 from .probes import Catalogue, Task, catalogue, plan
-from .rows import rows_of, unfit, write_rows
+from .rows import rows_of, write_rows
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ...matrix import evidence
 from ...matrix.files import write_atomically
 from ..interface.capabilities import Capabilities
+from ..registry import unfit
 from .probes import Catalogue
 
 Json = dict[str, Any]
@@ -24,19 +25,6 @@ def declares(capabilities: Capabilities, architecture: Mapping[str, Any]) -> boo
     capability = architecture.get("capability")
     known = None if capability is None else tuple(capability)
     return unfit(capabilities, architecture["device"], known) is None
-
-
-def unfit(
-    capabilities: Capabilities, device: str, capability: tuple[int, int] | None
-) -> str | None:
-    """Why a backend says of itself that it can't run on a machine; None where it can."""
-    allows = capabilities.allows
-    if "device" in allows and device not in allows["device"]:
-        return f"needs {' or '.join(sorted(map(str, cast(Iterable[object], allows['device']))))}"
-    if device == "cuda" and "capability" in allows and capability not in allows["capability"]:
-        dotted = ".".join(map(str, capability or ()))
-        return f"has no kernels for compute capability {dotted}"
-    return None
 
 
 def rows_of(

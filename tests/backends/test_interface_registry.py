@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,14 @@ from attn_lint.backends import (
     registry,
 )
 from attn_lint.backends.interface.capabilities import Capabilities, Limit, Package, Range, one_of
-from attn_lint.backends.interface.errors import BrokenBackend, NotInstalled, UnknownBackend
+from attn_lint.backends.interface.errors import BrokenBackend, NotInstalled, Refused, UnknownBackend
+
+#: A runner as far as the registry looks at it.
+ON_CPU: Any = SimpleNamespace(device=SimpleNamespace(type="cpu"))
 
 
-def named(name: str, *packages: Package) -> Capabilities:
-    return Capabilities(name, name.title(), "nothing", {}, packages=packages)
+def named(name: str, *packages: Package, **allows: Any) -> Capabilities:
+    return Capabilities(name, name.title(), "nothing", allows, packages=packages)
 
 
 @pytest.fixture(autouse=True)
@@ -173,8 +177,19 @@ def test_a_missing_package_is_named_with_a_way_to_get_it(module: str) -> None:
         lambda runner: pytest.fail("created without its package")
     )
     with pytest.raises(NotInstalled, match="is not installed: pip install more"):
-        registry.create_backend("mine", object())  # type: ignore[arg-type]
+        registry.create_backend("mine", ON_CPU)
     assert [p.module for p in registry.missing_packages(declared)] == [module]
+
+
+def test_no_package_is_asked_for_that_would_not_help() -> None:
+    """With the package the backend would refuse all the same: it has no kernels for a CPU."""
+    package = Package("no_such_module_here", "pip install more")
+    registry.register_attention_backend("mine", named("mine", package, device=one_of("cuda")))(
+        lambda runner: pytest.fail("created without its package")
+    )
+    with pytest.raises(Refused, match="mine refuses: it needs cuda, and the pools are on") as told:
+        registry.create_backend("mine", ON_CPU)
+    assert "pip" not in str(told.value)
 
 
 def test_an_unknown_name() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from attn_lint.backends import bundled, registry  # noqa: F401  # registers
 from attn_lint.backends.interface.capabilities import Request
-from attn_lint.backends.interface.errors import NotInstalled, UnknownBackend
+from attn_lint.backends.interface.errors import NotInstalled, Refused, UnknownBackend
 from attn_lint.backends.not_bundled import NOT_BUNDLED
 from attn_lint.backends.registry import CAPABILITIES
 
@@ -132,9 +132,14 @@ def test_a_missing_library_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -
             raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(registry.importlib.util, "find_spec", absent)
+    runner: Any = SimpleNamespace(device=SimpleNamespace(type="cpu"))
+    for name in LIBRARY:
+        with pytest.raises(Refused, match="needs cuda"):
+            registry.create_backend(name, runner)
+    monkeypatch.setattr(registry, "unfit", lambda *_: None)
     for name in LIBRARY:
         with pytest.raises(NotInstalled, match="pip install"):
-            registry.create_backend(name, SimpleNamespace())  # type: ignore[arg-type]
+            registry.create_backend(name, runner)
 
 
 def test_listing_imports_no_library() -> None:

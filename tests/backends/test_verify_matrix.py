@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from attn_lint.backends import bundled  # noqa: F401  # registers
 from attn_lint.backends.interface.capabilities import NO, Capabilities, Limit, Range, one_of
-from attn_lint.backends.registry import CAPABILITIES
+from attn_lint.backends.registry import CAPABILITIES, unfit
 from attn_lint.backends.verify import check, commands, report
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.marks import LEGEND
 from attn_lint.backends.verify.probes import SETTINGS, catalogue, plan
-from attn_lint.backends.verify.rows import rows_of, unfit
+from attn_lint.backends.verify.rows import rows_of
 from attn_lint.lintcfg.cli import dispatch, guarded
 from attn_lint.matrix import evidence
 from attn_lint.matrix.errors import MatrixDataError
