@@ -70,7 +70,10 @@ class Platforms:
         names = sorted({self._index[key] for key in close}) or [
             row["name"] for row in self.rows if row["representative"]
         ]
-        raise UsageError(f"unknown GPU {shown(name)}; known ones include {', '.join(names)}")
+        raise UsageError(
+            f"unknown GPU {shown(name)}; known ones include {', '.join(names)}; "
+            "attn-lint resolve --gpu all lists every one"
+        )
 
     def values(self, name: str, cuda: str | None = None) -> dict[str, Any]:
         """`platform.*` values of one machine, with another CUDA version where one is given."""

@@ -902,6 +902,13 @@ def test_an_unknown_machine_is_refused_by_every_command(
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert "unknown GPU 'h1oo'; known ones include" in err and "h100" in err
+    # The command that it names does list them.
+    command = re.search("attn-lint (resolve .*) lists every one", err)
+    assert command
+    _, out, _ = run(capsys, *command[1].split())
+    assert [line.split()[0] for line in out.splitlines()] == [
+        row["name"] for row in load()["platforms"]
+    ]
 
 
 def test_an_unknown_machine_of_the_configuration_is_named_with_its_file(
