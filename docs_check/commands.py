@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from typing import Any
 from ..matrix.loader import data_folder
 from .changes import as_text as changes_as_text
 from .changes import changes
-from .drift.engine import check_pages, one_a_place
+from .drift.engine import about_diffusion, check_pages, one_a_place
 from .drift.findings import DriftFinding, Report
 from .drift.holes import unreadable_page
 from .errors import InputError, UsageError
@@ -36,6 +37,7 @@ from .source.soundness import unsound
 from .source.tree import SourceTree
 
 SUFFIXES = (".md", ".mdx")
+_ATTENTION = re.compile("attention|attn", re.I)
 _BOM = "\ufeff"
 #: Pages are written by people; what is larger than this is something else.
 _LARGEST = 2_000_000
@@ -89,7 +91,7 @@ def run_docs(
     with uncollected():
         tree = SourceTree.find(source)
         pages = read_pages(paths)
-        report = output.sort_out(_check(tree, pages, judge_maker))
+        report = _report(tree, pages, judge_maker, output)
         if not (fix or diff):
             output.tell(report)
             return output.exit_code(report)
@@ -99,7 +101,7 @@ def run_docs(
             if not _correct(after, report):
                 break
             pages.pages = [parse_page(page.path, after[page.path]) for page in pages.pages]
-            report = output.sort_out(_check(tree, pages, judge_maker))
+            report = _report(tree, pages, judge_maker, output)
         changed = [path for path in before if before[path] != after[path]]
         if diff:
             print("".join(difference(path, before[path], after[path]) for path in changed), end="")
@@ -111,9 +113,21 @@ def run_docs(
         return output.exit_code(report)
 
 
-def _check(tree: SourceTree, pages: Pages, maker: JudgeMaker | None) -> list[DriftFinding]:
+def _report(tree: SourceTree, pages: Pages, maker: JudgeMaker | None, output: Output) -> Report:
     judge = maker(tree.version(), pages.pages) if maker is not None else None
-    return [*check_pages(tree, pages.pages, judge), *pages.unreadable]
+    report = output.sort_out([*check_pages(tree, pages.pages, judge), *pages.unreadable])
+    report.pages = len(pages.pages)
+    # Only asked where it is told: it takes the names of the code.
+    report.on_topic = bool(report.findings) or _on_topic(tree, pages.pages)
+    return report
+
+
+def _on_topic(tree: SourceTree, pages: Sequence[Page]) -> bool:
+    """Whether something on pages speaks of attention backends: the word, or a backend's name."""
+    if any(about_diffusion(page) or _ATTENTION.search(page.text) for page in pages):
+        return True
+    names = "|".join(re.escape(name).replace("_", "[ _-]?") for name in CodeFacts(tree).names)
+    return any(re.search(rf"\b({names})\b", page.text, re.I) for page in pages) if names else False
 
 
 def _correct(texts: dict[str, str], report: Report) -> bool:

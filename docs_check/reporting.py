@@ -64,7 +64,7 @@ def as_concise(report: Report, paint: Painter = plain) -> str:
 def summary(report: Report) -> str:
     """What was found, in one line."""
     if not report.findings:
-        text = "no drift found"
+        text = "no drift found" + _on_pages(report)
     else:
         sums = {
             certainty: sum(one.certainty == certainty for one in report.findings)
@@ -79,6 +79,15 @@ def summary(report: Report) -> str:
     if report.accepted:
         text += f"; {len(report.accepted)} accepted by the configuration"
     return text
+
+
+def _on_pages(report: Report) -> str:
+    """How much it was that nothing was found on."""
+    if report.pages is None:
+        return ""
+    pages, them = ("page", "it") if report.pages == 1 else ("pages", "them")
+    silent = "" if report.on_topic else f"; nothing on {them} speaks of attention backends"
+    return f" on {report.pages} {pages}{silent}"
 
 
 def as_json(report: Report) -> str:

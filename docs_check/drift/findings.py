@@ -88,7 +88,13 @@ class DriftFinding:
 
 @dataclass(slots=True)
 class Report:
-    """Findings of a run, and those that the configuration accepts, with the reason."""
+    """Findings of a run, and those that the configuration accepts, with the reason.
+
+    `pages` is how many pages were read, None where the run is on none; `on_topic` is whether
+    something on them speaks of attention backends.
+    """
 
     findings: list[DriftFinding] = field(default_factory=list)
     accepted: list[tuple[DriftFinding, str]] = field(default_factory=list)
+    pages: int | None = None
+    on_topic: bool = True

@@ -105,6 +105,19 @@ def test_nothing_found(output_format: str, capsys: pytest.CaptureFixture[str], p
         json.loads(out)
 
 
+def test_nothing_found_says_on_how_much(capsys: pytest.CaptureFixture[str], page: Path) -> None:
+    page.write_text(RIGHT, encoding="utf-8")
+    Path("other.md").write_text("# Cooking\n\nWith a gammon.\n", encoding="utf-8")
+    silent = "; nothing on it speaks of attention backends\n"
+    assert docs(capsys, "page.mdx")[1] == "no drift found on 1 page\n"
+    assert docs(capsys, ".")[1] == "no drift found on 2 pages\n"
+    assert docs(capsys, "other.md")[1] == f"no drift found on 1 page{silent}"
+    # A backend's name is enough, as prose writes it.
+    for text in ("Runs on Gamma.", "Give `alpha`.", "With beta MLA.", "See Attention."):
+        Path("other.md").write_text(f"# Other\n\n{text}\n", encoding="utf-8")
+        assert docs(capsys, "other.md", "--select", "DOC190")[1] == "no drift found on 1 page\n"
+
+
 def test_an_omission_has_no_line(capsys: pytest.CaptureFixture[str], page: Path) -> None:
     page.write_text(RIGHT.replace("`old_beta` is another word for `beta_mla`.", ""), "utf-8")
     _, out, _ = docs(capsys, "page.mdx", "--output-format", "concise")
@@ -124,7 +137,7 @@ def test_fix(capsys: pytest.CaptureFixture[str], page: Path) -> None:
 
 def test_diff(capsys: pytest.CaptureFixture[str], page: Path) -> None:
     code, out, err = docs(capsys, "page.mdx", "--diff")
-    assert (code, err) == (1, "left: no drift found\n")
+    assert (code, err) == (1, "left: no drift found on 1 page\n")
     assert out.startswith("--- page.mdx\n+++ page.mdx\n@@ -11,7 +11,7 @@\n")
     assert [line[0] for line in out.split("\n")[3:] if line].count("-") == 1
     assert page.read_text(encoding="utf-8") == WRONG
@@ -145,7 +158,7 @@ def test_accepted(capsys: pytest.CaptureFixture[str], page: Path) -> None:
     config = Path("attn-lint.toml")
     config.write_text('[[docs.accept]]\ncode = "DOC104"\nmatch = "Gamma"\nreason = "old news"\n')
     code, out, _ = docs(capsys, "page.mdx")
-    assert (code, out) == (0, "no drift found; 1 accepted by the configuration\n")
+    assert (code, out) == (0, "no drift found on 1 page; 1 accepted by the configuration\n")
     assert "accepted: old news" in docs(capsys, "page.mdx", "--verbose")[1]
     assert docs(capsys, "page.mdx", "--isolated")[0] == 1
     config.write_text('[[docs.accept]]\ncode = "DOC104"\npage = "other*"\nreason = "x"\n')
