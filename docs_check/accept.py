@@ -22,12 +22,18 @@ _KEYS = ("code", "page", "match", "reason")
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One accepted deviation."""
+    """One accepted deviation; `place` is where the configuration has it."""
 
     code: str
     reason: str
     page: str = ""
     match: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        match = f", {self.match!r}" if self.match else ""
+        page = f" on {self.page}" if self.page else ""
+        return f"{self.place} ({self.code}{match}{page})"
 
     def fits(self, finding: DriftFinding) -> bool:
         """Whether it speaks of this finding."""
@@ -63,7 +69,9 @@ def read_accepted(table: Mapping[str, Any], where: str) -> list[Accepted]:
             if not entry.get(key, "").strip():
                 raise UsageError(f"{place}: {key} is missing")
         found.append(
-            Accepted(entry["code"], entry["reason"], entry.get("page", ""), entry.get("match", ""))
+            Accepted(
+                entry["code"], entry["reason"], entry.get("page", ""), entry.get("match", ""), place
+            )
         )
     return found
 
@@ -77,4 +85,5 @@ def sort_out(findings: Sequence[DriftFinding], accepted: Sequence[Accepted]) -> 
             report.findings.append(finding)
         else:
             report.accepted.append((finding, reason))
+    report.idle = [one for one in accepted if not any(map(one.fits, findings))]
     return report

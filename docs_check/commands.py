@@ -93,8 +93,7 @@ def run_docs(
         pages = read_pages(paths)
         report = _report(tree, pages, judge_maker, output)
         if not (fix or diff):
-            output.tell(report)
-            return output.exit_code(report)
+            return _told(report, pages, output)
         before = pages.texts
         after = dict(before)
         for _ in range(5):
@@ -109,8 +108,15 @@ def run_docs(
             return EXIT_FINDINGS if changed and not output.exit_zero else EXIT_CLEAN
         for path in changed:
             write(pages.files[path], (_BOM if path in pages.marks else "") + after[path])
-        output.tell(report)
-        return output.exit_code(report)
+        return _told(report, pages, output)
+
+
+def _told(report: Report, pages: Pages, output: Output) -> int:
+    output.tell(report)
+    for one in output.idle(report, [page.path for page in pages.pages]):
+        where = "" if one.page in pages.files else " on these pages"
+        print(f"note: {one} accepts nothing{where}", file=sys.stderr)
+    return output.exit_code(report)
 
 
 def _report(tree: SourceTree, pages: Pages, maker: JudgeMaker | None, output: Output) -> Report:

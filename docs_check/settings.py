@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import reporting
 from .accept import Accepted, sort_out
-from .catalogue import describe
+from .catalogue import Entry, describe, entries
 from .drift.findings import CERTAINTIES, SEVERITIES, DriftFinding, Report, Severity
 from .errors import InputError
 from .facts.model import Certainty
@@ -59,6 +59,31 @@ class Output:
             wanted.append(replace(finding, severity=level) if level else finding)
         return sort_out(wanted, self.accepted)
 
+    def idle(self, report: Report, pages: Iterable[str]) -> list[Accepted]:
+        """Entries of the configuration that accept nothing any more, as far as can be known.
+
+        Of an entry that names one of the pages it is known. Another may be for pages that were
+        not checked: those are in it where everything is to be told.
+        """
+        if self.certainty != "review":
+            return []
+        checked = set(pages)
+        return [
+            one
+            for one in report.idle
+            if (self.verbose or one.page in checked) and self._looks_for(one.code)
+        ]
+
+    def _looks_for(self, code: str) -> bool:
+        """Whether findings of a code, which may be a name, are made on pages and wanted."""
+        known = [one for one in entries().values() if code in (one.code, one.name)]
+        return not known or any(
+            one.code.startswith("DOC")
+            and (not self.select or _matches(one, self.select))
+            and not _matches(one, self.ignore)
+            for one in known
+        )
+
     def exit_code(self, report: Report) -> int:
         """1 where a finding is as grave as asked for."""
         if self.exit_zero:
@@ -103,7 +128,7 @@ class Output:
             raise InputError(f"{self.file}: {error.strerror or error}") from None
 
 
-def _matches(finding: DriftFinding, patterns: Sequence[str]) -> bool:
+def _matches(finding: DriftFinding | Entry, patterns: Sequence[str]) -> bool:
     return any(
         finding.code.startswith(pattern.upper()) or finding.name == pattern for pattern in patterns
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..facts.model import Certainty
 from ..source.modules import Evidence
+
+if TYPE_CHECKING:
+    from ..accept import Accepted
 
 Severity = Literal["error", "warning", "info"]
 
@@ -91,10 +94,11 @@ class Report:
     """Findings of a run, and those that the configuration accepts, with the reason.
 
     `pages` is how many pages were read, None where the run is on none; `on_topic` is whether
-    something on them speaks of attention backends.
+    something on them speaks of attention backends. `idle` are entries that accept nothing.
     """
 
     findings: list[DriftFinding] = field(default_factory=list)
     accepted: list[tuple[DriftFinding, str]] = field(default_factory=list)
     pages: int | None = None
     on_topic: bool = True
+    idle: list[Accepted] = field(default_factory=list)

@@ -167,6 +167,40 @@ def test_accepted(capsys: pytest.CaptureFixture[str], page: Path) -> None:
     assert docs(capsys, "page.mdx")[0] == 0
 
 
+def test_what_accepts_nothing_is_noted(capsys: pytest.CaptureFixture[str], page: Path) -> None:
+    """Where it is known: of an entry without a page, or with a pattern, pages may be elsewhere."""
+    Path("other.mdx").write_text(RIGHT, encoding="utf-8")
+    Path("attn-lint.toml").write_text(
+        """
+        docs.accept = [
+            {code = "DOC104", page = "page.mdx", match = "Gamma", reason = "stays"},
+            {code = "page-size", page = "page.mdx", reason = "stays too, beside the first"},
+            {code = "DOC104", page = "other.mdx", reason = "gone"},
+            {code = "DOC104", match = "Delta", reason = "gone, or of another page"},
+            {code = "page-size", page = "o*.mdx", reason = "gone, or of another page"},
+            {code = "DOC102", page = "other.mdx", reason = "gone"},
+            {code = "MAT101", page = "other.mdx", reason = "for the audit"},
+        ]
+        """,
+        encoding="utf-8",
+    )
+
+    def idle(*arguments: str) -> set[int]:
+        code, _, err = docs(capsys, *arguments)
+        assert code == 0
+        notes = [line for line in err.splitlines() if line.startswith("note: ")]
+        return {int(note.partition("docs.accept ")[2].split()[0]) for note in notes}
+
+    assert idle("page.mdx") == set()
+    assert idle("page.mdx", "other.mdx") == {3, 6}
+    assert idle(".", "--verbose") == {3, 4, 5, 6}
+    assert idle(".", "--ignore", "DOC102") == {3}
+    assert idle(".", "--select", "undocumented-name") == {6}
+    assert idle(".", "--certainty", "proved") == set()
+    err = docs(capsys, "other.mdx")[2]
+    assert "attn-lint.toml: docs.accept 3 (DOC104 on other.mdx) accepts nothing\n" in err
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
