@@ -15,6 +15,9 @@ T = TypeVar("T")
 #: Kernels take numbers as float32 and multiply some by log2(e): smaller ones may be flushed to
 #: zero there, larger ones overflow.
 SMALLEST, LARGEST = 2.0**-126, 2e38
+#: Most of what products of queries and keys are multiplied by, in float32 and before anything is
+#: subtracted: half of its exponents are left to the products.
+LARGEST_SCALE = 2.0**64
 
 
 def is_whole(value: object) -> TypeGuard[int]:
@@ -29,10 +32,10 @@ def is_number(value: object) -> TypeGuard[Real]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def is_factor(value: object) -> bool:
+def is_factor(value: object, largest: float = LARGEST) -> bool:
     """Whether it is a positive number that a kernel can take as float32; no truth value."""
     # As a double: one of NumPy's narrow ones would have the bounds rounded to its own type.
-    return is_number(value) and SMALLEST <= _double(value) <= LARGEST
+    return is_number(value) and SMALLEST <= _double(value) <= largest
 
 
 def _double(value: Real) -> float:

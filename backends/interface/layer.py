@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .checks import LARGEST, SMALLEST, is_factor, is_number, is_whole, size_problems
+from .checks import LARGEST, LARGEST_SCALE, SMALLEST, is_factor, is_number, is_whole, size_problems
 from .errors import InvalidInput
 from .modes import AttentionType
 
@@ -28,6 +28,8 @@ class AttentionLayer:
     `sliding_window_size` is FlashInfer's `window_left`: a key is visible when it is at most that
     many tokens before the query; -1 is no window. `logit_cap` 0 is none; otherwise scores become
     `cap * tanh(score / cap)`. `k_scale` and `v_scale` are what stored values are multiplied by.
+    Kernels count in float32, so that `scaling`, both scales, and `scaling * k_scale` are at most
+    2⁶⁴: scores beyond 3.4e38 would be infinite, and attention over them NaN.
     """
 
     layer_id: int
@@ -58,9 +60,10 @@ class AttentionLayer:
                 f"{self.tp_k_head_num} key heads"
             )
         problems += [
-            f"{name} is {value!r}; it must be a positive number, {SMALLEST:.2g} to {LARGEST:g}"
+            f"{name} is {value!r}; it must be a positive number, {SMALLEST:.2g} to "
+            f"{LARGEST_SCALE:.2g}"
             for name in ("scaling", "k_scale", "v_scale")
-            if not is_factor(value := getattr(self, name))
+            if not is_factor(value := getattr(self, name), LARGEST_SCALE)
         ]
         if not is_whole(self.layer_id) or self.layer_id < 0:
             problems.append(f"layer_id is {self.layer_id!r}; layers count from 0")
@@ -91,6 +94,7 @@ class AttentionLayer:
         if problems:
             raise InvalidInput(problems)
         self._make_plain()
+        self._check_products()
 
     def _make_plain(self) -> None:
         """Turn numbers of NumPy's and fractions into Python's own, all that kernels take."""
@@ -100,6 +104,22 @@ class AttentionLayer:
             object.__setattr__(self, name, float(getattr(self, name)))
         if self.kv_lora_rank is not None:
             object.__setattr__(self, "kv_lora_rank", int(self.kv_lora_rank))
+
+    def _check_products(self) -> None:
+        """Raise InvalidInput where what kernels multiply scores by overflows as a product."""
+        scale = self.scaling * self.k_scale
+        problems = []
+        if scale > LARGEST_SCALE:
+            problems.append(
+                f"scaling * k_scale is {scale:.3g}; it must be at most {LARGEST_SCALE:.2g}"
+            )
+        if self.logit_cap and scale / self.logit_cap > LARGEST:
+            problems.append(
+                f"scaling * k_scale / logit_cap is {scale / self.logit_cap:.3g}; "
+                f"it must be at most {LARGEST:g}"
+            )
+        if problems:
+            raise InvalidInput(problems)
 
     @property
     def is_mla(self) -> bool:

@@ -474,6 +474,16 @@ def test_a_layer_of_numpys_numbers_is_one_like_any_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_the_largest_scaling_leaves_room_for_scores(name: str) -> None:
+    drawn = scenario(MODES["extend"])
+    layer = replace(drawn.layer, scaling=2.0**64)
+    backend = create_backend(name, replace(drawn.runner, layers=[layer]))
+    backend.init_forward_metadata(drawn.batch)
+    out = call(backend, drawn, layer=layer)
+    assert relative_error(out, attention(drawn.q, layer, drawn.batch)) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_keys_may_be_left_out_when_they_are_stored(name: str) -> None:
     backend, drawn = ready(name, MODES["extend"])
     call(backend, drawn)

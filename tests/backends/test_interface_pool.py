@@ -361,6 +361,13 @@ def test_fp4_blocks_of_zeros_and_of_overflow() -> None:
         ({"logit_cap": None}, "logit_cap is None"),
         ({"logit_cap": "30"}, "logit_cap is '30'"),
         ({"scaling": 1e39}, r"scaling is 1e\+39"),
+        # What is left for products of queries and keys: 1.8e19 times 1.8e19 is still a float32.
+        ({"scaling": 2e38}, r"scaling is 2e\+38; .* to 1.8e\+19"),
+        ({"scaling": 2.0**64 * 1.01}, r"scaling is 1.8.*e\+19"),
+        ({"k_scale": 2e38}, r"k_scale is 2e\+38"),
+        ({"v_scale": 2e38}, r"v_scale is 2e\+38"),
+        ({"scaling": 1e10, "k_scale": 1e10}, r"scaling \* k_scale is 1e\+20; .* at most 1.8e\+19"),
+        ({"scaling": 10.0, "logit_cap": 2e-38}, r"k_scale / logit_cap is 5e\+38; .* at most 2e"),
         ({"scaling": 10**400}, "scaling is 1000"),
         ({"scaling": "1"}, "scaling is '1'"),
         ({"k_scale": math.nan}, "k_scale is nan"),
@@ -442,6 +449,15 @@ def test_a_runner_refuses_layers_that_do_not_fit_the_pool(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         ModelRunner([layer], table(), pool())
+
+
+def test_the_largest_and_smallest_numbers_of_a_layer() -> None:
+    """The bounds that a message names are themselves good, and so is what kernels make of them."""
+    largest = replace(LAYER, scaling=2.0**64, v_scale=2.0**64, logit_cap=2e38)
+    for layer in (largest, replace(LAYER, scaling=2.0**-126, k_scale=2.0**-126, logit_cap=1e-30)):
+        scale = layer.scaling * layer.k_scale
+        factors = (scale * math.log2(math.e), scale / layer.logit_cap, layer.logit_cap * 1.4427)
+        assert bool(torch.tensor(factors, dtype=torch.float32).isfinite().all())
 
 
 def test_a_runner_refuses_a_latent_of_another_size() -> None:
