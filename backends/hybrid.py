@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from .interface.base import AttentionBackend
+from .interface.base import AttentionBackend, mode_of
 from .interface.batch import ForwardBatch
 from .interface.capabilities import Capabilities, Refusal
 from .interface.errors import InvalidInput
@@ -16,6 +16,9 @@ class HybridAttnBackend(AttentionBackend):
     """Dispatches by `ForwardMode`; target verify goes by `speculative_attention_mode`."""
 
     def __init__(self, prefill_backend: AttentionBackend, decode_backend: AttentionBackend) -> None:
+        for given in (prefill_backend, decode_backend):
+            if not isinstance(given, AttentionBackend):
+                raise InvalidInput([f"a hybrid is made of two backends; {given!r} is none"])
         if prefill_backend.runner is not decode_backend.runner:
             raise InvalidInput(["both backends of a hybrid serve the same runner"])
         super().__init__(prefill_backend.runner)
@@ -40,18 +43,18 @@ class HybridAttnBackend(AttentionBackend):
     def refusals(
         self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False
     ) -> list[Refusal]:
-        return self.select(batch.forward_mode).refusals(batch, layer, graph=graph)
+        return self.select(mode_of(batch)).refusals(batch, layer, graph=graph)
 
     def validate(self, batch: ForwardBatch, layer: AttentionLayer, *, graph: bool = False) -> None:
-        self.select(batch.forward_mode).validate(batch, layer, graph=graph)
+        self.select(mode_of(batch)).validate(batch, layer, graph=graph)
 
     def init_forward_metadata_out_graph(
         self, batch: ForwardBatch, in_capture: bool = False
     ) -> None:
-        self.select(batch.forward_mode).init_forward_metadata_out_graph(batch, in_capture)
+        self.select(mode_of(batch)).init_forward_metadata_out_graph(batch, in_capture)
 
     def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
-        self.select(batch.forward_mode).init_forward_metadata_in_graph(batch)
+        self.select(mode_of(batch)).init_forward_metadata_in_graph(batch)
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         # SGLang's leaves the prefill side out where no verify goes to it, since its graphs of
@@ -73,7 +76,7 @@ class HybridAttnBackend(AttentionBackend):
         *,
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return self.select(forward_batch.forward_mode).forward(
+        return self.select(mode_of(forward_batch)).forward(
             q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks
         )
 
@@ -103,7 +106,7 @@ class HybridAttnBackend(AttentionBackend):
         *,
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return self.select(forward_batch.forward_mode).forward_extend(
+        return self.select(mode_of(forward_batch)).forward_extend(
             q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks
         )
 

@@ -29,6 +29,8 @@ def register_attention_backend(
     name: str, capabilities: Capabilities
 ) -> Callable[[Creator], Creator]:
     """Register a function that makes a backend for a runner, with what the backend carries."""
+    if not isinstance(name, str):
+        raise ValueError(f"{name!r} is no name of a backend")
     if not isinstance(capabilities, Capabilities):
         raise ValueError(f"capabilities of {name!r} are {capabilities!r}, no Capabilities")
     if capabilities.name != name:
@@ -86,6 +88,8 @@ def _check_made(name: str, declared: Capabilities, made: object) -> None:
 
 def capabilities_of(name: str) -> Capabilities:
     """What a backend declares; raises UnknownBackend with a suggestion."""
+    if not isinstance(name, str):
+        raise UnknownBackend(f"{name!r} is no name of a backend")
     if name not in CAPABILITIES:
         from . import bundled  # noqa: F401  # registers
     if name not in CAPABILITIES and name in NOT_BUNDLED:

@@ -16,9 +16,11 @@ import torch
 
 from .batch import ForwardBatch, Stamp
 from .capabilities import Capabilities, Refusal, Request
+from .checks import whole
 from .dtypes import name_of
 from .errors import BrokenBackend, InvalidInput, Refused
 from .layer import AttentionLayer
+from .modes import ForwardMode
 from .runner import ModelRunner
 
 
@@ -35,6 +37,8 @@ class AttentionBackend(ABC):
     capabilities: ClassVar[Capabilities]
 
     def __init__(self, runner: ModelRunner) -> None:
+        if not isinstance(runner, ModelRunner):
+            raise InvalidInput([f"the runner is {runner!r}; it is a ModelRunner"])
         self.runner = runner
         self.req_to_token_pool = runner.req_to_token_pool
         self.token_to_kv_pool = runner.token_to_kv_pool
@@ -107,6 +111,7 @@ class AttentionBackend(ABC):
         self, batch: ForwardBatch, in_capture: bool = False
     ) -> None:
         """Prepare what can't be recorded; runs before a capture and before each replay."""
+        mode_of(batch)
         self._admitted = None
         graph = batch.captured or in_capture
         for layer in self._unlike:
@@ -122,11 +127,12 @@ class AttentionBackend(ABC):
 
     def init_forward_metadata_in_graph(self, batch: ForwardBatch) -> None:
         """Prepare on the device, with static shapes; recorded in a capture, replayed with it."""
-        if not batch.forward_mode.is_idle():
+        if not mode_of(batch).is_idle():
             self._plan_in_graph(batch)
 
     def init_cuda_graph_state(self, max_bs: int, max_num_tokens: int) -> None:
         """Allocate the buffers that captured kernels read; sizes in requests and tokens."""
+        max_bs, max_num_tokens = whole("max_bs", max_bs), whole("max_num_tokens", max_num_tokens)
         if max_bs < 1 or max_num_tokens < max_bs:
             raise InvalidInput([f"a graph of {max_bs} requests and {max_num_tokens} tokens"])
         self._graph_room = (max_bs, max_num_tokens)
@@ -156,10 +162,11 @@ class AttentionBackend(ABC):
         softmax and brings no value. Gradients are not followed, and `torch.compile` has nothing to
         gain from tracing this: keep it out with `torch.compiler.disable`.
         """
-        if forward_batch.forward_mode.is_idle():
+        mode = mode_of(forward_batch)
+        if mode.is_idle():
             query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
             return query.new_zeros(query.shape[0], layer.tp_q_head_num * layer.v_head_dim)
-        if forward_batch.forward_mode.is_decode():
+        if mode.is_decode():
             return self.forward_decode(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
         return self.forward_extend(q, k, v, layer, forward_batch, save_kv_cache, sinks=sinks)
 
@@ -175,7 +182,7 @@ class AttentionBackend(ABC):
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """As `forward`, for a DECODE batch."""
-        if not forward_batch.forward_mode.is_decode():
+        if not mode_of(forward_batch).is_decode():
             raise InvalidInput([f"forward_decode was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
         with _own_dtype(self.device):
@@ -194,10 +201,11 @@ class AttentionBackend(ABC):
         sinks: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """As `forward`, for an EXTEND or TARGET_VERIFY batch."""
-        if forward_batch.forward_mode.is_decode_or_idle():
+        mode = mode_of(forward_batch)
+        if mode.is_decode_or_idle():
             raise InvalidInput([f"forward_extend was called for {_a(forward_batch)} batch"])
         query = self._enter(q, k, v, layer, forward_batch, save_kv_cache, sinks)
-        attend = self._verify if forward_batch.forward_mode.is_target_verify() else self._extend
+        attend = self._verify if mode.is_target_verify() else self._extend
         with _own_dtype(self.device):
             out = attend(query, layer, forward_batch, _plain(sinks))
         return self._answer(out, query, layer)
@@ -322,6 +330,8 @@ class AttentionBackend(ABC):
             raise InvalidInput(problems)
 
     def _check_admitted(self, batch: ForwardBatch, layer: AttentionLayer) -> None:
+        if not isinstance(layer, AttentionLayer):
+            raise InvalidInput([f"the layer is {layer!r}; it is an AttentionLayer"])
         if not any(
             layer is known or layer == known for known in self._layers.get(layer.layer_id, ())
         ):
@@ -382,6 +392,13 @@ def _written_out(x: torch.Tensor) -> torch.Tensor:
     A part of a complex tensor's conjugate holds their negatives, and a bit that says so.
     """
     return x.resolve_neg() if x.is_neg() else x
+
+
+def mode_of(batch: ForwardBatch) -> ForwardMode:
+    """The mode of a batch, or InvalidInput for what is none."""
+    if not isinstance(batch, ForwardBatch):
+        raise InvalidInput([f"the batch is a {type(batch).__name__}; it is a ForwardBatch"])
+    return batch.forward_mode
 
 
 def _a(batch: ForwardBatch) -> str:

@@ -28,7 +28,7 @@ def _usable(device: str | torch.device) -> torch.device:
     """
     try:
         return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InvalidInput([f"device {str(device)!r} can't be used: {reason}"]) from None
 
@@ -176,7 +176,7 @@ class KVPool:
         device: str | torch.device,
     ) -> None:
         problems = size_problems(num_pages=num_pages, page_size=page_size, layer_num=layer_num)
-        if kv_cache_dtype != FP4 and kv_cache_dtype not in TORCH:
+        if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in (*TORCH, FP4):
             known = ", ".join([*TORCH, FP4])
             problems.append(f"kv_cache_dtype is {kv_cache_dtype!r}; it is one of {known}")
         if problems:

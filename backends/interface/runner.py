@@ -31,9 +31,24 @@ class ModelRunner:
     def __post_init__(self) -> None:
         # A tuple: every pass goes through them again, and they must not change in between.
         object.__setattr__(self, "layers", tuple(listed("layers", self.layers)))
-        strange = [x for x in self.layers if not isinstance(x, AttentionLayer)]
+        strange = [
+            f"a layer is {x!r}; it is an AttentionLayer"
+            for x in self.layers
+            if not isinstance(x, AttentionLayer)
+        ]
+        strange += [
+            f"{name} is {value!r}; it is a {kind.__name__}"
+            for name, kind in (
+                ("req_to_token_pool", ReqToTokenPool),
+                ("token_to_kv_pool", KVPool),
+                ("dtype", torch.dtype),
+            )
+            if not isinstance(value := getattr(self, name), kind)
+        ]
         if strange:
-            raise InvalidInput([f"a layer is {x!r}; it is an AttentionLayer" for x in strange])
+            raise InvalidInput(strange)
+        if self.device.type == "meta":
+            raise InvalidInput(["the pool is on meta, where nothing has values"])
         pool = self.token_to_kv_pool
         problems = [
             f"layer {layer.layer_id} is beyond the pool's {pool.layer_num} layers"

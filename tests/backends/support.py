@@ -47,7 +47,9 @@ def filled(pages: Sequence[Sequence[int]], num_pages: int = 8) -> ReqToTokenPool
     return reqs
 
 
-def pool(num_pages: int = 8, dtype: str = "float32", layers: int = 1) -> MHATokenToKVPool:
+def pool(
+    num_pages: int = 8, dtype: str = "float32", layers: int = 1, device: str = "cpu"
+) -> MHATokenToKVPool:
     return MHATokenToKVPool(
         num_pages=num_pages,
         page_size=PAGE,
@@ -55,6 +57,7 @@ def pool(num_pages: int = 8, dtype: str = "float32", layers: int = 1) -> MHAToke
         head_num=2,
         head_dim=32,
         layer_num=layers,
+        device=device,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from attn_lint.backends.hybrid import HybridAttnBackend  # noqa: E402
 from attn_lint.backends.interface import base  # noqa: E402
 from attn_lint.backends.interface.batch import ForwardBatch  # noqa: E402
 from attn_lint.backends.interface.capabilities import Request  # noqa: E402
@@ -269,11 +270,34 @@ def test_methods_belong_to_modes() -> None:
         backend.forward_extend(drawn.q, drawn.k, drawn.v, drawn.layer, drawn.batch)
 
 
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_what_is_no_batch_and_no_layer_is_said_to_be_none(mode: str, pair: bool) -> None:
+    made, drawn = ready("torch_native", MODES[mode])
+    backend = HybridAttnBackend(made, made) if pair else made
+    q, k, v = drawn.q, drawn.k, drawn.v
+    nothing: Any = None
+    message = "the batch is a NoneType; it is a ForwardBatch"
+    for method in (backend.forward, backend.forward_decode, backend.forward_extend):
+        with pytest.raises(InvalidInput, match=message):
+            method(q, k, v, drawn.layer, nothing)
+    with pytest.raises(InvalidInput, match=message):
+        backend.init_forward_metadata(nothing)
+    with pytest.raises(InvalidInput, match="the layer is None; it is an AttentionLayer"):
+        backend.forward(q, k, v, nothing, drawn.batch)
+    with pytest.raises(InvalidInput, match="a hybrid is made of two backends; None is none"):
+        HybridAttnBackend(made, nothing)
+
+
 def test_graph_sizes_are_positive() -> None:
     backend, _ = ready("torch_native", SMALL)
     for sizes in ((0, 0), (4, 2), (-1, 5)):
         with pytest.raises(InvalidInput, match="a graph of"):
             backend.init_cuda_graph_state(*sizes)
+    given: Any
+    for given in ((1, None), (None, 1), (1.5, 2), (True, 2), ("1", 2)):
+        with pytest.raises(InvalidInput, match="is not a whole number"):
+            backend.init_cuda_graph_state(*given)
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
@@ -614,6 +638,18 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(UnknownBackend, match=r"there are .*flex_attention.*torch_native") as caught:
         create_backend("zzz", drawn.runner)
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [None, [], 3, ("triton",)])
+def test_a_name_is_a_string(name: Any) -> None:
+    with pytest.raises(UnknownBackend, match="is no name of a backend"):
+        create_backend(name, scenario(SMALL).runner)
+
+
+@pytest.mark.parametrize("runner", [None, "runner", scenario(SMALL).batch])
+def test_a_backend_is_made_for_a_runner(runner: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"(?s)the runner is .*; it is a ModelRunner"):
+        create_backend("torch_native", runner)
 
 
 def test_a_hybrid_pair_is_no_name() -> None:

@@ -460,6 +460,34 @@ def test_the_largest_and_smallest_numbers_of_a_layer() -> None:
         assert bool(torch.tensor(factors, dtype=torch.float32).isfinite().all())
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "float32"}, "dtype is 'float32'; it is a dtype"),
+        ({"token_to_kv_pool": None}, "token_to_kv_pool is None; it is a KVPool"),
+        ({"req_to_token_pool": None}, "req_to_token_pool is None; it is a ReqToTokenPool"),
+        ({"token_to_kv_pool": pool(device="meta")}, "the pool is on meta, where nothing has"),
+    ],
+)
+def test_a_runner_is_made_of_pools_and_a_dtype(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        replace(ModelRunner([LAYER], table(), pool()), **change)
+
+
+@pytest.mark.parametrize("dtype", [[], {}, None, 8, torch.float32])
+def test_the_dtype_of_a_cache_is_a_name(dtype: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"kv_cache_dtype is .*; it is one of float32"):
+        pool(dtype=dtype)
+
+
+@pytest.mark.parametrize("device", [2**63, -(2**63) - 1, 2**31, -1, [], "cpu\0", "nowhere"])
+def test_a_device_is_one_that_is_there(device: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"(?s)device .* can't be used: "):
+        pool(device=device)
+    with pytest.raises(InvalidInput, match=r"(?s)device .* can't be used: "):
+        ReqToTokenPool(4, 16, page_size=4, num_pages=8, device=device)
+
+
 def test_a_runner_refuses_a_latent_of_another_size() -> None:
     with pytest.raises(InvalidInput, match="head_dim 40, the pool 36"):
         ModelRunner([MLA_LAYER], table(), mla_pool(qk_rope_head_dim=4))

@@ -126,6 +126,11 @@ def test_capabilities_are_asked_for_at_once(given: Any) -> None:
         registry.register_attention_backend("mine", given)
 
 
+def test_a_name_is_a_string() -> None:
+    with pytest.raises(ValueError, match="None is no name of a backend"):
+        registry.register_attention_backend(None, named("mine"))  # type: ignore[arg-type]
+
+
 def test_a_creator_is_a_function() -> None:
     with pytest.raises(ValueError, match="what is to make 'mine' is None, no function"):
         registry.register_attention_backend("mine", named("mine"))(None)  # type: ignore[arg-type]
