@@ -812,6 +812,32 @@ def test_a_scheduler_s_words_name_the_machine(
     assert ("unknown GPU 'nothing'" in err) is (gpu is None)
 
 
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_line_of_a_batch_asks_for_its_release(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, configured: bool
+) -> None:
+    """As `--sglang` does: for that one, or none; before what the launch's own image says."""
+    (newest,) = releases()
+    if configured:
+        (tmp_path / "attn-lint.toml").write_text(f'sglang = "{newest}"', encoding="utf-8")
+    image = ["docker", "run", "lmsysorg/sglang:v0.5.4", "python3", "-m", "sglang.launch_server"]
+    lines: list[dict[str, Any]] = [
+        {"argv": LLAMA, "sglang": newest},
+        {"argv": [*image, *LLAMA], "sglang": f"v{newest}"},
+        {"argv": LLAMA, "sglang": "0.4.0"},
+        {"argv": LLAMA, "sglang": 5},
+        {"argv": LLAMA, "sglang": None},
+    ]
+    first, second, absent, strange, last = batch(
+        capsys, tmp_path, [json.dumps({**line, "gpu": "h100"}).encode() for line in lines]
+    )
+    assert {answer["release"] for answer in (first, second, last)} == {newest}
+    assert not any("0.5.4" in text for text in second["assumptions"])
+    _, _, err = run(capsys, "--sglang", "0.4.0", *LLAMA)
+    assert err == f"attn-lint: error: {absent['error']['message'].removeprefix('line 3: ')}\n"
+    assert strange["error"] == {"line": 4, "message": "line 4: sglang is a string"}
+
+
 def test_a_batch_without_a_model_is_judged_for_every_family(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

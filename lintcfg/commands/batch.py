@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from ...matrix.errors import MatrixError
 from ...matrix.record import replaced
 from .. import options as o
 from ..basis import Basis
@@ -17,7 +18,7 @@ from ..judge import Judge, Launch
 from .common import Request, judged, launch_of, to_json, told_basis
 
 #: What a line may hold. `env` is an object of SGLang's variables.
-KEYS = frozenset({"id", "argv", "gpu", "cuda", "model", "draft", "env"})
+KEYS = frozenset({"id", "argv", "gpu", "cuda", "sglang", "model", "draft", "env"})
 MAX_LINE = 64 * 1024 * 1024
 
 
@@ -80,7 +81,7 @@ def answer_line(line: bytes, number: int, judge: Judge, request: Request) -> dic
         if known.release != judge.release.name:
             judge = request.judge(known.release)
         judgement = judged(judge, launch, known)
-    except LintError as error:
+    except (LintError, MatrixError) as error:
         text = str(error)
         if not text.startswith("line "):
             text = f"line {number}: {text}"
@@ -116,7 +117,7 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch
     argv = case.get("argv")
     if not isinstance(argv, list) or not all(isinstance(item, str) for item in argv):
         raise InputError(f"line {number}: argv is a list of strings")
-    for key in ("gpu", "cuda", "model", "draft"):
+    for key in ("gpu", "cuda", "sglang", "model", "draft"):
         if case.get(key) is not None and not isinstance(case[key], str):
             raise InputError(f"line {number}: {key} is a string")
     environment = case.get("env")
@@ -132,8 +133,12 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch
     known = told_basis(request.given, request.config, command)
     known = replaced(
         known, gpu=case.get("gpu") or known.gpu, cuda=case.get("cuda") or known.cuda,
-        own=known.own - {key for key in ("gpu", "cuda") if case.get(key)},
+        own=known.own - {key for key in ("gpu", "cuda", "sglang") if case.get(key)},
     )  # fmt: skip
+    if case.get("sglang"):
+        # As with `--sglang`: who asks for a release wants that one and no other.
+        release = case["sglang"].removeprefix("v")
+        known = replaced(known, asked=release, release=release, exact=True)
     launch = replaced(
         launch_of(command),
         environment={

@@ -64,7 +64,8 @@ class Request:
             problem = f"{folder}: the data does not fit together: {error!r}"
             raise MatrixDataError([problem]) from None
         except ReleaseNotFound as error:
-            if self.given.get(o.SGLANG) is not None or self.config.sglang is None:
+            asked = release is not None or self.given.get(o.SGLANG) is not None
+            if asked or self.config.sglang is None:
                 raise
             where = place(self.config.path or "", "sglang")
             raise ConfigError(f"{where}: {error}") from None
