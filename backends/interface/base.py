@@ -49,6 +49,7 @@ class AttentionBackend(ABC):
         self._layers: dict[int, list[AttentionLayer]] = {}
         for layer in runner.layers:
             self._layers.setdefault(layer.layer_id, []).append(layer)
+        self._spans = {i: self.token_to_kv_pool.spans(i) for i in self._layers}
         self._unlike = list({_kind_of(layer): layer for layer in runner.layers}.values())
 
     # What it carries
@@ -281,14 +282,24 @@ class AttentionBackend(ABC):
         elif sinks is not None:
             raise InvalidInput(["sinks were given to a layer that uses none"])
         if save_kv_cache:
-            keys = self._rows("k", k, n, layer.tp_k_head_num, layer.head_dim)
+            query = self._apart(query, layer)
+            keys = self._apart(self._rows("k", k, n, layer.tp_k_head_num, layer.head_dim), layer)
             if layer.is_mla:
                 values = keys[..., : layer.v_head_dim]
             else:
                 values = self._rows("v", v, n, layer.tp_k_head_num, layer.v_head_dim)
+                values = self._apart(values, layer)
             if n:
                 self.token_to_kv_pool.set_kv_buffer(layer, batch.out_cache_loc, keys, values)
         return query.contiguous()
+
+    def _apart(self, x: torch.Tensor, layer: AttentionLayer) -> torch.Tensor:
+        """`x`, as a copy where it is a part of what the layer has stored, before that changes."""
+        at = x.data_ptr()
+        for first, end in self._spans[layer.layer_id]:
+            if first <= at < end:
+                return x.clone()
+        return x
 
     def _answer(
         self, out: torch.Tensor, query: torch.Tensor, layer: AttentionLayer

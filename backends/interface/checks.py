@@ -47,13 +47,15 @@ def _double(value: Real) -> float:
 
 
 def size_problems(**sizes: object) -> list[str]:
-    """What is wrong with sizes by name, each a positive whole number."""
+    """What is wrong with sizes by name, each a positive whole number that int32 can hold."""
     problems = []
     for name, value in sizes.items():
         if not is_whole(value):
             problems.append(f"{name} is {value!r}, not a whole number")
         elif value < 1:
             problems.append(f"{name} is {value}; it must be positive")
+        elif value >= 2**31:
+            problems.append(f"{name} is {value}; it is at most 2³¹ - 1")
     return problems
 
 

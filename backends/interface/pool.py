@@ -18,6 +18,8 @@ from .dtypes import FP4, FP4_BLOCK, TORCH
 from .errors import InvalidInput
 from .layer import AttentionLayer
 
+#: Far beyond any model; a pool takes one tensor after another for them.
+_MOST_LAYERS = 1 << 16
 _FP8_LARGEST = {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
 
 
@@ -46,6 +48,14 @@ def _allocating(what: str) -> Iterator[None]:
     except (RuntimeError, TypeError, OverflowError, MemoryError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise InvalidInput([f"{what} can't be allocated: {reason}"]) from None
+
+
+def _slot_problems(num_pages: int, page_size: int) -> list[str]:
+    """What is wrong with as many slots: tables have their numbers as int32."""
+    slots = int(num_pages) * int(page_size)
+    if slots <= 2**31:
+        return []
+    return [f"{num_pages} pages of {page_size} are {slots} slots; int32 numbers 2³¹ of them"]
 
 
 def _whole_numbers(slots: Sequence[int] | torch.Tensor) -> torch.Tensor:
@@ -82,7 +92,7 @@ class ReqToTokenPool:
         problems = size_problems(
             size=size, max_context_len=max_context_len, page_size=page_size, num_pages=num_pages
         )
-        if problems:
+        if problems or (problems := _slot_problems(num_pages, page_size)):
             raise InvalidInput(problems)
         # Plain integers: what NumPy computes with its own has a width, and wraps around.
         size, max_context_len = int(size), int(max_context_len)
@@ -176,6 +186,10 @@ class KVPool:
         device: str | torch.device,
     ) -> None:
         problems = size_problems(num_pages=num_pages, page_size=page_size, layer_num=layer_num)
+        if not problems:
+            problems = _slot_problems(num_pages, page_size)
+            if layer_num > _MOST_LAYERS:
+                problems.append(f"layer_num is {layer_num}; it is at most {_MOST_LAYERS}")
         if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in (*TORCH, FP4):
             known = ", ".join([*TORCH, FP4])
             problems.append(f"kv_cache_dtype is {kv_cache_dtype!r}; it is one of {known}")
@@ -253,6 +267,11 @@ class KVPool:
     def get_kv_buffer(self, layer_id: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(keys, values) of a layer, [slots, heads, dim] as stored."""
         raise NotImplementedError
+
+    def spans(self, layer_id: int) -> list[tuple[int, int]]:
+        """Where a layer's buffers are in memory: first address and the one after the last."""
+        buffers = self.get_kv_buffer(layer_id)
+        return [(x.data_ptr(), x.data_ptr() + x.nbytes) for x in buffers]
 
     def load(
         self, layer: AttentionLayer, loc: torch.Tensor, dtype: torch.dtype

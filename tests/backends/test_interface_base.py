@@ -498,6 +498,30 @@ def test_a_layer_of_numpys_numbers_is_one_like_any_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("step", [1, 2])
+def test_what_is_stored_may_be_given_again(name: str, mode: str, swapped: bool, step: int) -> None:
+    """Views of the pool that the pass writes to mean what they held before it."""
+    backend, drawn = ready(name, MODES[mode])
+    keys, values = drawn.runner.token_to_kv_pool.get_kv_buffer(0)
+    # The new tokens' slots and their neighbours: a store would change what is read after it.
+    first = int(drawn.batch.out_cache_loc.min()) - step
+    rows = slice(first, first + step * drawn.batch.num_tokens, step)
+    for buffer, x in ((keys, drawn.k), (values, drawn.v)):
+        buffer[rows] = x
+    k, v = (values, keys) if swapped else (keys, values)
+    views = {"q": k[rows].repeat(1, 2, 1), "k": k[rows], "v": v[rows]}
+    wanted = {name: x.clone() for name, x in views.items()}
+    out = call(backend, drawn, **views)
+    where = drawn.batch.out_cache_loc
+    assert torch.equal(keys[where], wanted["k"])
+    assert torch.equal(values[where], wanted["v"])
+    ref = attention(wanted["q"], drawn.layer, drawn.batch)
+    assert relative_error(out, ref) < 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_largest_scaling_leaves_room_for_scores(name: str) -> None:
     drawn = scenario(MODES["extend"])
     layer = replace(drawn.layer, scaling=2.0**64)

@@ -166,7 +166,7 @@ def test_a_latent_has_dims(sizes: dict[str, Any]) -> None:
         mla_pool(**sizes)
 
 
-@pytest.mark.parametrize("pages", [10**10, 10**16, 10**30])
+@pytest.mark.parametrize("pages", [10**8, 2**31 // PAGE])
 def test_a_pool_beyond_memory_or_addresses_says_so(pages: int) -> None:
     with pytest.raises(InvalidInput, match=f"a pool of {pages * PAGE} slots can't be allocated: "):
         MHATokenToKVPool(
@@ -174,6 +174,36 @@ def test_a_pool_beyond_memory_or_addresses_says_so(pages: int) -> None:
         )
     with pytest.raises(InvalidInput, match=f"a table of {pages} requests .* can't be allocated: "):
         ReqToTokenPool(pages, 10**6, page_size=PAGE, num_pages=2)
+
+
+@pytest.mark.parametrize(("pages", "size"), [(2**31 // PAGE + 1, PAGE), (2**16, 2**16)])
+def test_slots_are_as_many_as_int32_has_numbers_for(pages: int, size: int) -> None:
+    message = f"{pages} pages of {size} are {pages * size} slots; int32 numbers"
+    with pytest.raises(InvalidInput, match=message):
+        ReqToTokenPool(4, 16, page_size=size, num_pages=pages)
+    with pytest.raises(InvalidInput, match=message):
+        MHATokenToKVPool(
+            num_pages=pages, page_size=size, kv_cache_dtype="float32", head_num=1, head_dim=1
+        )
+
+
+@pytest.mark.parametrize("value", [2**31, 2**63, 10**30])
+def test_no_size_is_beyond_int32(value: int) -> None:
+    with pytest.raises(InvalidInput, match=f"layer_num is {value}; it is at most"):
+        pool(layers=value)
+    with pytest.raises(InvalidInput, match=f"num_pages is {value}; it is at most"):
+        pool(num_pages=value)
+    with pytest.raises(InvalidInput, match=f"size is {value}; it is at most"):
+        table(size=value)
+    with pytest.raises(InvalidInput, match=f"max_context_len is {value}; it is at most"):
+        table(context=value)
+    with pytest.raises(InvalidInput, match=f"head_dim is {value}; it is at most"):
+        replace(LAYER, head_dim=value)
+
+
+def test_a_pool_takes_no_end_of_layers() -> None:
+    with pytest.raises(InvalidInput, match="layer_num is 65537; it is at most 65536"):
+        pool(layers=2**16 + 1)
 
 
 @pytest.mark.parametrize("dtype", ["fp8", "int8", "", "float64", "torch.float32"])
