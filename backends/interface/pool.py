@@ -171,8 +171,28 @@ class ReqToTokenPool:
             )
 
 
+def _saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`x` in a dtype that may end before it does, with the last number for what is beyond.
+
+    SGLang casts, by which one such value is infinite and attention over it NaN; but its cache is
+    as wide as the model or bfloat16, in which nearly nothing is beyond, so that it has no such
+    values. A narrower one is there here only.
+    """
+    if x.dtype is dtype:
+        return x
+    largest = torch.finfo(dtype).max
+    if largest < torch.finfo(x.dtype).max:
+        # As float32: bfloat16 has no 65504, and would make 65536 of it.
+        x = x.float().clamp(-largest, largest)
+    return x.to(dtype)
+
+
 class KVPool:
-    """What every pool has; slots count through pages, page 0 is padding."""
+    """What every pool has; slots count through pages, page 0 is padding.
+
+    A value beyond the range of `kv_cache_dtype` is stored as the largest that there is, so that
+    a cache narrower than the model gives a finite answer.
+    """
 
     family: str
 
@@ -244,7 +264,7 @@ class KVPool:
             stored = (x.float() / scale).clamp(-largest, largest).to(buffer.dtype)
             buffer.view(torch.uint8)[loc] = stored.view(torch.uint8)
         else:
-            buffer[loc] = x.to(buffer.dtype)
+            buffer[loc] = _saturated(x, buffer.dtype)
 
     def _load(
         self,

@@ -206,6 +206,21 @@ def test_a_pool_takes_no_end_of_layers() -> None:
         pool(layers=2**16 + 1)
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [("bfloat16", "float16"), ("float32", "float16"), ("float32", "bfloat16")],
+)
+def test_a_narrower_cache_saturates(wide: str, narrow: str) -> None:
+    """Infinity in one key would make attention over it NaN; fp8 stores saturate alike."""
+    ends = torch.finfo(getattr(torch, narrow))
+    x = torch.zeros(1, 2, 32, dtype=getattr(torch, wide))
+    beyond = torch.finfo(x.dtype).max
+    x[0, 0, :5] = torch.tensor([beyond, -beyond, 1.5, 65280.0, math.nan], dtype=x.dtype)
+    for stored in store(pool(dtype=narrow), x):
+        assert stored[0, 0, :4].tolist() == [ends.max, ends.min, 1.5, 65280.0]
+        assert math.isnan(stored[0, 0, 4])
+
+
 @pytest.mark.parametrize("dtype", ["fp8", "int8", "", "float64", "torch.float32"])
 def test_a_pool_names_the_dtypes_it_knows(dtype: str) -> None:
     with pytest.raises(InvalidInput, match=r"it is one of .*fp8_e4m3.*fp4_e2m1"):
