@@ -433,7 +433,13 @@ def _overwritten(
 
 
 def _pool_problems(reqs: ReqToTokenPool, kv: KVPool) -> list[str]:
-    problems = []
+    problems = [
+        f"{name} is a {type(given).__name__}; it is a {wanted.__name__}"
+        for name, given, wanted in (("the table", reqs, ReqToTokenPool), ("the pool", kv, KVPool))
+        if not isinstance(given, wanted)
+    ]
+    if problems:
+        raise InvalidInput(problems)
     if reqs.page_size != kv.page_size:
         problems.append(f"page size {reqs.page_size} in the table, {kv.page_size} in the pool")
     if reqs.num_slots > kv.num_slots:

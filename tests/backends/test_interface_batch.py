@@ -185,6 +185,13 @@ def test_table_and_pool_belong_together(reqs: ReqToTokenPool, message: str) -> N
         ForwardBatch.idle(reqs, pool())
 
 
+def test_no_table_and_no_pool() -> None:
+    with pytest.raises(InvalidInput, match="the table is a NoneType; it is a ReqToTokenPool"):
+        ForwardBatch.idle(None, pool())  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="the pool is a ReqToTokenPool; it is a KVPool"):
+        ForwardBatch.decode(table(), table(), [1], [1])  # type: ignore[arg-type]
+
+
 def test_what_a_batch_holds() -> None:
     batch = extend(mm=[[(4, 6)], []])
     assert batch.seq_lens.tolist() == [7, 5]
