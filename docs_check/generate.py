@@ -15,6 +15,7 @@ from .facts.model import Support
 from .features import backends_of, support
 
 _MARKS = {"yes": "✅", "no": "❌", "partial": "⚠️"}
+_OPEN = "–"
 _BEGIN = r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: table {name}\s*(?:\*/\}|-->)[ \t]*$"
 _END = re.compile(r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: end\s*(?:\*/\}|-->)[ \t]*$", re.M)
 
@@ -42,6 +43,8 @@ def table(facts: CodeFacts, family: str) -> str:
     if notes:
         lines.append("")
         lines += [f"{number}. {text}" for text, number in notes.items()]
+    if any(_OPEN in row for row in rows):
+        lines += ["", f"{_OPEN} The source does not decide it."]
     return "\n".join(lines)
 
 
@@ -54,7 +57,7 @@ def _title(facts: CodeFacts, column: dict[str, Any]) -> str:
 
 def _cell(found: Support | None, notes: dict[str, int]) -> str:
     if found is None:
-        return "–"
+        return _OPEN
     mark = _MARKS.get(found.value, found.value)
     condition = found.condition
     if found.value == "partial" and not condition:

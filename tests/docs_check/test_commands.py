@@ -264,6 +264,15 @@ def test_generate(capsys: pytest.CaptureFixture[str], page: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("family", ["mha", "mla"])
+def test_what_is_left_open_is_explained(
+    family: str, capsys: pytest.CaptureFixture[str], page: Path
+) -> None:
+    _, out, _ = run(capsys, "docs", "generate", "--source", str(MODERN), "--table", family)
+    left_open = any("–" in line for line in out.split("\n") if line.startswith("|"))
+    assert left_open == out.rstrip().endswith("\n\n– The source does not decide it.")
+
+
 @pytest.mark.parametrize(("begin", "end"), [("{/*", "*/}"), ("<!--", "-->")])
 def test_generate_into_a_page(
     begin: str, end: str, capsys: pytest.CaptureFixture[str], page: Path
