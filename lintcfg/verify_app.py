@@ -97,7 +97,9 @@ def verify(
     evidence: Annotated[
         Optional[list[Path]],  # noqa: UP045
         typer.Option(
-            "--evidence", metavar="FILE", help="With --check: this file instead of a run."
+            "--evidence",
+            metavar="FILE",
+            help="With --check: this file instead of a run; may be given again.",
         ),
     ] = None,
     resume: Annotated[

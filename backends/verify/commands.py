@@ -91,7 +91,9 @@ def run(asked: Asked) -> int:
         differences += check.committed(release, found, CAPABILITIES, scope)
     problems = [*bad, *differences]
     if asked.output_format == "json":
-        if asked.output_file is None:
+        if asked.output_file is not None:
+            print(report.summary(made), file=sys.stderr)
+        else:
             sys.stdout.write(evidence.dump([*others, made]))
         for problem in problems:
             print(problem, file=sys.stderr)

@@ -92,10 +92,13 @@ def run(arguments: Sequence[str]) -> int:
     if not good:
         print("no backend carries all of it; nearest misses:")
     shown_bad = bad if request.given.has(o.VERBOSE) or not good else []
+    alike: dict[str, list[str]] = {}
     for one in shown_bad:
         reason = next(iter(one.misses or one.findings), None)
         text = f"{reason.code} {reason.message}" if reason else "is replaced by another backend"
-        print(style("dim", f"  not {one.backend}: {text}"))
+        alike.setdefault(text, []).append(one.backend)
+    for text, backends in alike.items():
+        print(style("dim", f"  not {', '.join(backends)}: {text}"))
     if added:
         print(style("dim", f"  judged with {' '.join(added)}"))
     for text in assumptions((good or bad)[0].judgement, request):
