@@ -551,7 +551,7 @@ def _mode_problems(batch: ForwardBatch) -> list[str]:
     if not isinstance(mode, ForwardMode):
         return [f"forward_mode is a {type(mode).__name__}; it is a ForwardMode"]
     problems = []
-    if mode.is_idle() != (batch.batch_size == 0):
+    if mode.is_idle() and batch.batch_size:
         problems.append(f"a pass of {batch.batch_size} requests is marked as {mode}")
     if mode.is_target_verify() != (batch.spec_info is not None):
         problems.append(f"spec_info comes with target_verify alone; the mode is {mode}")

@@ -300,7 +300,6 @@ def test_a_replaced_tensor_is_checked_for_kind(name: str, tensor: Any, message: 
         (lambda: extend(), "extend", "forward_mode is a str; it is a ForwardMode"),
         (lambda: decode(3, 4), ForwardMode.EXTEND, "come with an extend alone, and all of them"),
         (lambda: decode(3, 4), ForwardMode.TARGET_VERIFY, "spec_info comes with target_verify"),
-        (lambda: ForwardBatch.idle(table(), pool()), ForwardMode.DECODE, "0 requests is marked"),
     ],
 )
 def test_another_mode_is_found(
@@ -310,6 +309,18 @@ def test_another_mode_is_found(
     batch.forward_mode = mode
     with pytest.raises(InvalidInput, match=message):
         batch.recheck()
+
+
+@pytest.mark.parametrize("mode", ["decode", "extend", "target_verify"])
+def test_a_batch_of_no_requests_stays_one_when_the_table_changes(mode: str) -> None:
+    reqs, kv = table(), pool()
+    batch = {
+        "decode": lambda: ForwardBatch.decode(reqs, kv, [], []),
+        "extend": lambda: ForwardBatch.extend(reqs, kv, [], [], []),
+        "target_verify": lambda: ForwardBatch.target_verify(reqs, kv, [], [], 2),
+    }[mode]()
+    reqs.write(4, range(16, 20))
+    batch.recheck()
 
 
 def test_blocks_without_their_limits_are_found() -> None:
