@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ..flashinfer.capabilities import (
+from ..flashinfer.capabilities import FLASHINFER, MLA_LIMITS
+from ..interface.capabilities import (
     ENCODER_LIMIT,
-    FLASHINFER,
-    MLA_LIMITS,
+    NO,
     TORCH,
+    YES,
+    Capabilities,
+    Limit,
+    Range,
+    one_of,
 )
-from ..interface.capabilities import NO, YES, Capabilities, Limit, Range, one_of
 
 _MHA = one_of("mha")
 _FP8 = one_of("fp8_e4m3")

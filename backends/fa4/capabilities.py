@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..flashinfer.capabilities import ENCODER_LIMIT, TORCH
-from ..interface.capabilities import NO, Capabilities, Limit, Package, one_of
+from ..interface.capabilities import ENCODER_LIMIT, NO, TORCH, Capabilities, Limit, Package, one_of
 
 FLASH_ATTN_4 = Package("flash_attn.cute", "pip install --pre flash-attn-4")
 _SOURCE = "flash-attn-4 4.0.0b36: cute/interface.py"

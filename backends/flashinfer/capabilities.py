@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from ..interface.capabilities import ENCODER_LIMIT as ENCODER_LIMIT
-from ..interface.capabilities import NO, YES, Capabilities, Limit, Package, Range, one_of
-from ..interface.capabilities import TORCH as TORCH
+from ..interface.capabilities import (
+    ENCODER_LIMIT,
+    NO,
+    TORCH,
+    YES,
+    Capabilities,
+    Limit,
+    Package,
+    Range,
+    one_of,
+)
 
 FLASHINFER = Package("flashinfer", "pip install 'attn-lint[gpu]'")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..flashinfer.capabilities import ENCODER_LIMIT, TORCH
-from ..interface.capabilities import NO, Capabilities, Limit, Package, one_of
+from ..interface.capabilities import ENCODER_LIMIT, NO, TORCH, Capabilities, Limit, Package, one_of
 
 FLASH_MLA = Package("flash_mla", "pip install sgl-flash-mla")
 

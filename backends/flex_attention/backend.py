@@ -16,6 +16,7 @@ from ..interface.base import AttentionBackend
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from ..library.finite import finite, raw
 from ..library.kinds import scales_of
 from .capabilities import CAPABILITIES
 from .mask import QUERY_BLOCK, Kind, PagedMask, Pages, PoolGeometry, Shape, paged_mask
@@ -108,11 +109,9 @@ class FlexAttnBackend(AttentionBackend):
 @contextmanager
 def _finite(values: torch.Tensor, slots: torch.Tensor) -> Iterator[None]:
     """Make the values of some slots finite for a while; a slot may be listed twice."""
-    # Bytes, where torch can't index the dtype itself.
-    stored = values.view(torch.uint8) if values.element_size() == 1 else values
+    stored = raw(values)
     kept = stored[slots]
-    meant = kept.view(values.dtype).float() if kept.dtype is not values.dtype else kept
-    stored[slots] = torch.where(torch.isfinite(meant), kept, torch.zeros_like(kept))
+    stored[slots] = finite(kept, values.dtype)
     try:
         yield
     finally:

@@ -385,11 +385,15 @@ def _slot_twice(requests: Sequence[int], slots: Sequence[torch.Tensor]) -> list[
     same = (ordered[1:] == ordered[:-1]).nonzero().flatten()
     if not len(same):
         return []
-    counts = torch.tensor([len(part) for part in slots])
-    row = torch.repeat_interleave(torch.arange(len(slots)), counts)
+    row = _row_of(slots)
     first = int(same[0])
     pair = sorted(requests[int(row[order[i]])] for i in (first, first + 1))
     return [f"requests {pair[0]} and {pair[1]} both write to slot {int(ordered[first])}"]
+
+
+def _row_of(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """For each element of parts that are put one behind the other, which part it is of."""
+    return torch.repeat_interleave(torch.tensor([len(part) for part in parts]))
 
 
 def _overwritten(
@@ -407,19 +411,18 @@ def _overwritten(
     page = reqs.page_size
     cached = [reqs.host[r, :start] for r, start in zip(requests, starts, strict=True)]
     first = [part[::page] // page for part in cached]
-    reader = torch.repeat_interleave(torch.tensor([len(part) for part in first]))
+    reader = _row_of(first).int()
     pages = torch.cat(first)
     new = torch.cat([part.to(pages.dtype) for part in slots])
-    writer = torch.repeat_interleave(torch.tensor([len(part) for part in slots]))
+    writer = _row_of(slots).int()
     # Most pages have no writer, or one whose own they are: its new tokens go on where the cached
     # ones of its last page end.
     number = -(-reqs.num_slots // page)
     least = torch.full((number,), len(requests), dtype=torch.int32)
-    least.scatter_reduce_(0, (new // page).long(), writer.int(), "amin")
+    least.scatter_reduce_(0, (new // page).long(), writer, "amin")
     most = torch.full((number,), -1, dtype=torch.int32)
-    most.scatter_reduce_(0, (new // page).long(), writer.int(), "amax")
-    row_of = reader.int()
-    foreign = (most[pages] > row_of) | (least[pages] < row_of)
+    most.scatter_reduce_(0, (new // page).long(), writer, "amax")
+    foreign = (most[pages] > reader) | (least[pages] < reader)
     for place in foreign.nonzero().flatten().tolist():
         row = int(reader[place])
         others = (new // page == pages[place]) & (writer != row)

@@ -13,10 +13,8 @@ from ..interface.batch import ForwardBatch
 from ..interface.dtypes import FP4
 from ..interface.pool import KVPool
 from ..interface.staging import staged
+from .finite import finite, raw
 from .kinds import kv_buffers
-
-#: The least byte, but for its sign, that is no finite number.
-_NOT_FINITE = {torch.float8_e4m3fn: 0x7F, torch.float8_e5m2: 0x7C}
 
 
 class TailCleaner:
@@ -49,16 +47,6 @@ class TailCleaner:
             return
         behind = staged(torch.cat(slots), self.pool.device)
         for layer_id in self.layers:
-            _clean(kv_buffers(self.pool, layer_id)[1].flatten(0, 1), behind)
-
-
-def _clean(values: torch.Tensor, slots: torch.Tensor) -> None:
-    """Put 0 for what is not finite in some rows of values."""
-    if values.dtype in _NOT_FINITE:
-        stored = values.view(torch.uint8)
-        rows = stored.index_select(0, slots)
-        rows.masked_fill_((rows & 0x7F) >= _NOT_FINITE[values.dtype], 0)
-    else:
-        stored = values
-        rows = stored.index_select(0, slots).nan_to_num_(0.0, 0.0, 0.0)
-    stored.index_copy_(0, slots, rows)
+            values = kv_buffers(self.pool, layer_id)[1].flatten(0, 1)
+            stored = raw(values)
+            stored.index_copy_(0, behind, finite(stored.index_select(0, behind), values.dtype))

@@ -34,9 +34,8 @@ class TorchNativeAttnBackend(AttentionBackend):
             # its weight; with sinks everything is done in the dtype that sinks have.
             dtype = q.dtype if sinks is None else sinks.dtype
             if dtype is torch.float16 and scales_of(layer, self.token_to_kv_pool) != (1.0, 1.0):
-                dtype = (
-                    torch.float32
-                )  # what e5m2 holds, times its scale, may be more than fp16 does
+                # What e5m2 holds, times its scale, may be more than fp16 does.
+                dtype = torch.float32
             k, v = self.token_to_kv_pool.load(layer, slots, dtype)
             bias = self._bias(layer, batch, row, first, count, length, sinks)
             if sinks is not None:

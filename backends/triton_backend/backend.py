@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import torch
 
-from ..interface.base import AttentionBackend, capability_of
+from ..interface.base import capability_of
 from ..interface.batch import ForwardBatch
 from ..interface.capabilities import Refusal
 from ..interface.layer import AttentionLayer
 from ..interface.pool import MHATokenToKVPool, MLATokenToKVPool
 from ..interface.runner import ModelRunner
+from ..library.engine import StagedBackend
+from ..library.graphs import Stage
 from ..library.kinds import scales_of
-from ..library.warm import warm_up
 from .attention import (
     Options,
     extend_attention,
@@ -59,7 +60,7 @@ class _Extend:
     plan: WorkPlan
 
 
-class TritonAttnBackend(AttentionBackend):
+class TritonAttnBackend(StagedBackend):
     """Own kernels; on a CPU Triton's interpreter runs them."""
 
     capabilities = CAPABILITIES
@@ -113,16 +114,14 @@ class TritonAttnBackend(AttentionBackend):
         )
         return _Kind(shape, layer.sliding_window_size)
 
-    def _plan(self, batch: ForwardBatch, *, in_capture: bool) -> None:
+    def _prepare(self, batch: ForwardBatch, stage: Stage) -> None:
         if not batch.batch_size:
             return
         for kind in self._kinds:
             if batch.forward_mode.is_extend():
-                self._plan_extend(kind, batch, in_capture or batch.captured)
+                self._plan_extend(kind, batch, stage.captured)
             else:
-                self._plan_split(kind, batch, in_capture or batch.captured)
-        if in_capture:
-            warm_up(self, batch)
+                self._plan_split(kind, batch, stage.captured)
 
     def _plan_split(self, kind: _Kind, batch: ForwardBatch, captured: bool) -> None:
         verify = batch.spec_info

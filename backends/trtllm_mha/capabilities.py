@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from ..flashinfer.capabilities import ENCODER_LIMIT, FA2_LIMITS, FLASHINFER, TORCH
-from ..interface.capabilities import NO, YES, Capabilities, Limit, Range, one_of
+from ..flashinfer.capabilities import FA2_LIMITS, FLASHINFER
+from ..interface.capabilities import (
+    ENCODER_LIMIT,
+    NO,
+    TORCH,
+    YES,
+    Capabilities,
+    Limit,
+    Range,
+    one_of,
+)
 
 _GENERATED = one_of((10, 0), (10, 3))
 _XQA = "flashinfer 0.6.13: csrc/xqa"

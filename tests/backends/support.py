@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import torch
 from attn_lint.backends import bundled  # noqa: F401  # registers
+from attn_lint.backends.interface.base import AttentionBackend
+from attn_lint.backends.interface.batch import ForwardBatch
 from attn_lint.backends.interface.capabilities import Request
 from attn_lint.backends.interface.layer import AttentionLayer
 from attn_lint.backends.interface.pool import MHATokenToKVPool, ReqToTokenPool
 from attn_lint.backends.interface.runner import ModelRunner
+from attn_lint.backends.reference import attention, relative_error
 from attn_lint.backends.verify.scenario import Scenario, draw
 
 PAGE = 4
@@ -67,3 +70,17 @@ def runner(reqs: ReqToTokenPool, kv: MHATokenToKVPool) -> ModelRunner:
 
 def scenario(request: Request, seed: int = 0, *, longest: int = 12) -> Scenario:
     return draw(request, seed, longest=longest)
+
+
+def assert_layers_right(
+    backend: AttentionBackend, layers: Sequence[AttentionLayer], batch: ForwardBatch
+) -> None:
+    """Each layer of one prepared pass gives what the float64 reference does."""
+    generator = torch.Generator().manual_seed(3)
+    for layer in layers:
+        q, k, v = (
+            torch.randn(batch.num_tokens, heads, layer.head_dim, generator=generator)
+            for heads in (layer.tp_q_head_num, layer.tp_k_head_num, layer.tp_k_head_num)
+        )
+        out = backend.forward(q, k, v, layer, batch)
+        assert relative_error(out, attention(q, layer, batch)) < 1e-6, layer

@@ -23,7 +23,7 @@ from attn_lint.backends.registry import create_backend  # noqa: E402
 from attn_lint.backends.verify.scenario import Scenario, draw  # noqa: E402
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
-from .support import LAYER, SMALL  # noqa: E402
+from .support import LAYER, SMALL, assert_layers_right  # noqa: E402
 
 MHA = replace(SMALL, page_size=16)
 MLA = Request(
@@ -142,13 +142,7 @@ def test_layers_of_any_scale_share_a_compiled_function(
         backend = flex.FlexAttnBackend(ModelRunner(layers, reqs, kv, torch.float32))
         backend.compiled = True
         backend.init_forward_metadata(whole)
-        generator = torch.Generator().manual_seed(3)
-        for layer in layers:
-            q, k, v = (
-                torch.randn(whole.num_tokens, heads, 32, generator=generator) for heads in (4, 2, 2)
-            )
-            out = backend.forward(q, k, v, layer, whole)
-            assert relative_error(out, attention(q, layer, whole)) < 1e-6, layer
+        assert_layers_right(backend, layers, whole)
     finally:
         flex._flex.cache_clear()
         torch._dynamo.reset()

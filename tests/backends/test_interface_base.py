@@ -31,7 +31,7 @@ from attn_lint.backends.registry import CAPABILITIES, create_backend  # noqa: E4
 from attn_lint.backends.torch_native.backend import TorchNativeAttnBackend  # noqa: E402
 from attn_lint.backends.verify.scenario import Scenario  # noqa: E402
 
-from .support import MODES, SMALL, scenario  # noqa: E402
+from .support import MODES, SMALL, assert_layers_right, scenario  # noqa: E402
 
 ROOM = Path(base.__file__).parent.parent
 #: What the base class does for all backends, so that none can forget to.
@@ -643,13 +643,7 @@ def test_layers_of_one_pass_may_differ(name: str) -> None:
     spans = [[(0, 2)] if n > 1 else [] for n in lengths]
     whole = ForwardBatch.extend(reqs, kv, ids, [0] * len(ids), lengths, spans)
     backend.init_forward_metadata(whole)
-    generator = torch.Generator().manual_seed(3)
-    for layer in layers:
-        q, k, v = (
-            torch.randn(whole.num_tokens, heads, 32, generator=generator) for heads in (4, 2, 2)
-        )
-        out = backend.forward(q, k, v, layer, whole)
-        assert relative_error(out, attention(q, layer, whole)) < 1e-6, layer
+    assert_layers_right(backend, layers, whole)
 
 
 # The registry
