@@ -185,7 +185,7 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
         return EXIT_USAGE
     except BrokenPipeError:
         # The reader went away (`| head -1`): nothing more to say, and nothing to complain about.
-        _forget_output()
+        _forget("stdout")
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -193,18 +193,17 @@ def guarded(command: Callable[[list[str]], int], arguments: list[str]) -> int:
         # A full disk, a folder that vanished: nothing of ours to mend.
         place = f"{error.filename}: " if error.filename else ""
         _complain(f"{place}{error.strerror or error}")
-        _forget_output()
+        _forget("stdout")
         return EXIT_USAGE
     except (Exception, RecursionError) as error:
-        print(
+        _say(
             f"attn-lint: internal error: {type(error).__name__}: {error}\n"
-            "This is a bug; set ATTN_LINT_TRACEBACK=1 to see where, and please report it.",
-            file=sys.stderr,
+            "This is a bug; set ATTN_LINT_TRACEBACK=1 to see where, and please report it."
         )
         if os.environ.get("ATTN_LINT_TRACEBACK"):
             import traceback
 
-            traceback.print_exc()
+            _say(traceback.format_exc())
         return EXIT_INTERNAL
 
 
@@ -213,14 +212,22 @@ def _complain(text: str) -> None:
     from .terminal import cut, printable
 
     text = "\n".join(cut(printable(line)) for line in text.split("\n"))
-    print(f"attn-lint: error: {text}", file=sys.stderr)
+    _say(f"attn-lint: error: {text}")
 
 
-def _forget_output() -> None:
-    """Send what is still buffered nowhere, so that the interpreter's exit does not fail on it."""
+def _say(text: str) -> None:
+    """Print to standard error; where that can't be written, the exit code alone has to tell."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _forget("stderr")
+
+
+def _forget(name: str) -> None:
+    """Send what a stream still buffers nowhere, so that the exit does not fail on it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), getattr(sys, name).fileno())
     except (OSError, ValueError):
         import io
 
-        sys.stdout = io.StringIO()
+        setattr(sys, name, io.StringIO())

@@ -437,6 +437,21 @@ def test_a_full_disk_is_told() -> None:
     assert done.stderr.startswith(b"attn-lint: error: ")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("output", [subprocess.DEVNULL, None], ids=["errors", "both"])
+@pytest.mark.parametrize("words", [GOOD, ("check", "no such file")], ids=["launch", "check"])
+def test_where_no_error_can_be_written_the_exit_code_tells(
+    words: Sequence[str], output: int | None
+) -> None:
+    """1 would say that the launch has findings."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, *words], stdout=full if output is None else output, stderr=full,
+            check=False, env=surroundings(),
+        )  # fmt: skip
+    assert done.returncode == (0 if words is GOOD and output is not None else 2)
+
+
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_any_locale_and_any_bytes(locale: str) -> None:
     done = spawn(*BAD, "--served-model-name", b"\xff\xfe\xc3", "--attention-backend", "é…",

@@ -23,6 +23,9 @@ from .worker import task_to_json
 START_LIMIT = 300.0
 #: A refusal hangs on traits alone; seeds add nothing to it.
 REFUSAL_SEEDS = 1
+#: Seconds between two looks of the main thread for an interrupt: where a signal is handed to
+#: another thread, Python notes it there and wakes nobody.
+LOOK = 0.1
 
 TaskKey = tuple[str, str, str, str]
 
@@ -93,8 +96,9 @@ class Worker:
     def stop(self) -> None:
         """End the process, from another thread; what it was at has no outcome."""
         self.stopped = True
-        if self._process is not None:
-            self._process.kill()
+        process = self._process  # which its own thread may end meanwhile
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """End the process."""
@@ -216,7 +220,6 @@ def run_all(
     groups = groups_of(left, by_weight=not in_time)
     board = Board(groups, ends_of(len(settings.seeds), in_steps=in_time))
     failures: list[BaseException] = []
-    ended = threading.Semaphore(0)
     workers = [Worker(settings, process) for process in range(min(settings.jobs, len(groups)))]
 
     def work(process: int, worker: Worker) -> None:
@@ -237,17 +240,21 @@ def run_all(
             board.close()
         finally:
             worker.finish()
-            ended.release()
+            ended.append(process)
+            if len(ended) == len(workers):
+                over.set()
 
+    ended: list[int] = []
+    over = threading.Event()
+    if not workers:
+        over.set()
     for each in enumerate(workers):
         threading.Thread(target=work, args=each, daemon=True).start()
     # Not by joining the threads: a join that was interrupted takes its thread for ended.
-    running = len(workers)
     stopped: KeyboardInterrupt | None = None
-    while running:
+    while not over.is_set():
         try:
-            ended.acquire()
-            running -= 1
+            _wait(over)
         except KeyboardInterrupt as interrupt:
             stopped = interrupt
             board.close()
@@ -259,3 +266,9 @@ def run_all(
     if failures:
         raise failures[0]
     return results
+
+
+def _wait(over: threading.Event) -> None:
+    """Wait for it, and let every interrupt come through."""
+    while not over.wait(LOOK):
+        pass

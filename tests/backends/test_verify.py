@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +24,7 @@ from attn_lint.backends.verify.board import Board, Piece, ends_of, groups_of
 from attn_lint.backends.verify.commands import newest
 from attn_lint.backends.verify.marks import UNFINISHED_LEGEND
 from attn_lint.backends.verify.outcome import Outcome
-from attn_lint.backends.verify.pool import Result, Settings, Worker, run_all
+from attn_lint.backends.verify.pool import Result, Settings, Stopped, Worker, run_all
 from attn_lint.backends.verify.probes import Task, catalogue, plan
 
 HERE = Path(__file__).parent
@@ -277,6 +279,18 @@ def test_what_went_wrong_before_is_run_anew() -> None:
     assert resume.joined(wrong, made)["backends"]["b"]["mha"]["decode"]["p"] == right
 
 
+def _shown_until(terminal: int, what: bytes | None) -> bytes:
+    """What a program shows on a terminal until it shows that; None: until it is gone."""
+    shown = b""
+    while what is None or what not in shown:
+        try:
+            shown += os.read(terminal, 1000)
+        except OSError:  # EIO: nobody has the other side
+            assert what is None
+            break
+    return shown
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
 )
@@ -284,22 +298,28 @@ def test_a_run_that_is_ended_keeps_what_is_finished(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
     """As a person at a terminal and a scheduler do it; a process that it killed is no crash."""
+    import pty
+
     from attn_lint.matrix import evidence
 
     path = tmp_path / "e.json"
-    # All of it is in flight in one process: what it has said until then counts.
-    words = ["--backend", "torch_native", "--cell", "sinks", "--jobs", "1", "--seeds", "9000"]
+    # The budget has every probe run one seed first.
+    words = ["--backend", "torch_native", "--cell", "sinks", "--jobs", "1"]
+    words += ["--seeds", "3000", "--budget", "300"]
     command = [sys.executable, "-m", "attn_lint.lintcfg", "verify", *words, "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*command, "--output-file", str(path)], env=environment, text=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        [*command, "--output-file", str(path)], env=environment, stdout=subprocess.DEVNULL,
+        stdin=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as ran:  # fmt: skip
-        with pytest.raises(subprocess.TimeoutExpired):
-            ran.wait(25)
+        os.close(theirs)
+        _shown_until(ours, b" probes, ")
         ran.send_signal(number)
-        _, said = ran.communicate(timeout=60)
-    assert ran.returncode == code
+        said = _shown_until(ours, None).decode()
+        os.close(ours)
+        assert ran.wait(60) == code
     assert "note: stopped: " in said and f"--resume {path} goes on" in said
     (run_,) = evidence.read(path)
     kinds = {
@@ -312,6 +332,54 @@ def test_a_run_that_is_ended_keeps_what_is_finished(
         if kind in probe
     }
     assert "right" in kinds and kinds <= {"right", "refused"}
+
+
+def test_what_a_process_has_said_counts_though_the_rest_of_its_job_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All seeds of a probe are one job of one process, which is killed in its midst."""
+    answers = []
+    answer = Worker._outcome
+
+    def counted(worker: Worker) -> Outcome:
+        answers.append(answer(worker))
+        if len(answers) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return answers[-1]
+
+    monkeypatch.setattr(Worker, "_outcome", counted)
+    tasks = [task for task in tasks_of("torch_native", CAPABILITIES, "decode") if not task.refusals]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Stopped) as stopped:
+            run_all(tasks[:1], Settings(range(100_000), jobs=1, timeout=60), [])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (result,) = stopped.value.results
+    assert {outcome.kind for _, outcome in result.outcomes} == {"right"}
+    assert 5 <= len(result.outcomes) < 100_000
+
+
+def test_an_interrupt_that_another_thread_takes_is_none_the_less_one() -> None:
+    """As a kernel hands it over when the main thread sleeps and another is about to wake."""
+    taken = threading.Event()
+
+    def told(task: Task, runs: int) -> None:
+        if not taken.is_set():
+            taken.set()
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    tasks = tasks_of("torch_native", CAPABILITIES, "decode")
+    settings = Settings(range(3000), jobs=1, timeout=60, deadline=time.monotonic() + 100)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Stopped) as stopped:
+            run_all(tasks, settings, [], told)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert taken.is_set()
+    assert {outcome.kind for r in stopped.value.results for _, outcome in r.outcomes} == {"right"}
+    assert sum(len(result.outcomes) for result in stopped.value.results) < 3000
 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["ends", "nohup"])
@@ -339,9 +407,7 @@ def test_a_run_whose_terminal_closes_keeps_what_is_finished(stays: bool, tmp_pat
         preexec_fn=lead, stdin=theirs, stdout=theirs, stderr=theirs,
     ) as ran:  # fmt: skip
         os.close(theirs)
-        shown = b""
-        while b" probes, " not in shown:
-            shown += os.read(ours, 1000)
+        _shown_until(ours, b" probes, ")
         os.close(ours)
         code = ran.wait(60)
     (run_,) = evidence.read(path)
