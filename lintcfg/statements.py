@@ -243,6 +243,7 @@ class Statements:
             fixes=tuple(
                 Fix(name, self._flag(name), value)
                 for name, value in (message.get("fix") or {}).items()
+                if value is not None or name in parsed.typed  # nothing else can be removed
             ),
             source=describe_source(message.get("source") or rule.source),
             rule=rule.id,

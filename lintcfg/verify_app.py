@@ -113,7 +113,7 @@ def verify(
     calls: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            "--calls", metavar="ARCH", help="Run nothing; print what a run on cpu, sm90, … asks."
+            "--calls", metavar="GPU", help="Run nothing; print what a run on cpu, h200, … asks."
         ),
     ] = None,
     output_format: Annotated[Output, typer.Option(help="How to print it.")] = Output.text,
@@ -135,10 +135,26 @@ def verify(
         check=check, evidence=evidence or (), quiet=quiet, resume=resume,
     )  # fmt: skip
     try:
-        return run(asked) if calls is None else listing(asked, calls)
+        return run(asked) if calls is None else listing(asked, _architecture(calls))
     except KeyboardInterrupt as interrupt:
         # Typer takes each for SIGINT's; it has the number of the signal where that was another.
         return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
+
+
+def _architecture(name: str) -> str:
+    """The architecture of a GPU's name; what is one, or no name of a GPU, stays as it is."""
+    from ..backends.verify.commands import newest
+    from ..matrix.loader import DEFAULT_RELEASE, load
+    from .errors import UsageError
+    from .platforms import Platforms
+
+    if name in newest()["bundled"]["architectures"]:
+        return name
+    platforms = Platforms(load("sglang", DEFAULT_RELEASE)["platforms"])
+    try:
+        return str(platforms.by_name[platforms.find(name)]["architecture"])
+    except UsageError:
+        return name
 
 
 @app.command("merge")

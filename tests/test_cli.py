@@ -286,6 +286,45 @@ def test_another_name_of_the_same_is_no_change(
 
 
 @pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([], "depends on the machine and the model"),
+        (["--gpu", "b200"], "depends on the model"),
+        (LLAMA, "depends on the machine"),
+    ],
+)
+def test_a_start_that_depends_says_on_what(
+    capsys: pytest.CaptureFixture[str], given: list[str], says: str
+) -> None:
+    launch = [*given, "--attention-backend", "fa3"]
+    code, out, _ = run(capsys, *launch)
+    assert (code, out.splitlines()[0]) == (0, f"SGLang 0.5.22 {says}")
+    code, out, _ = run(capsys, *launch, "--speculative-accept-threshold-single", "0.5")
+    assert code == 1
+    assert f"SGLang 0.5.22 {says}: 1 warning in any case\n" in out
+
+
+@pytest.mark.parametrize(("given", "others"), [([], True), (LLAMA, False)])
+def test_machines_that_stand_in_for_an_unknown_one_are_named(
+    capsys: pytest.CaptureFixture[str], given: list[str], others: bool
+) -> None:
+    _, out, _ = run(capsys, *given, "--attention-backend", "fa3", "--output-format", "json")
+    answer = json.loads(out)
+    (told,) = [text for text in answer["assumptions"] if text.startswith("GPU not given")]
+    assert "judged for every class of machine" in told
+    tried = {one["gpu"] for one in answer["contexts"] if one["family"] == "mla"}
+    assert all(gpu in told for gpu in tried)
+    assert ("(the other families)" in told) is others is bool(tried)
+
+
+def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
+    code, out, _ = run(capsys, *launch)
+    assert code == 1
+    assert re.findall(r"fix: (.*)", out) == ["remove --decode-attention-backend"]
+
+
+@pytest.mark.parametrize(
     "flags",
     [["--dllm-algorithm", "LowConfidence"], ["--language-model-only"]],
 )

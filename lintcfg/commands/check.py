@@ -141,7 +141,7 @@ def _report(request: f.FileRequest, reports: list[Told], count: int) -> None:
             request.write("\n".join(source.concise(reports, verbose=verbose)))
             return
         parts = list(source.render(reports, style, verbose=verbose))
-        parts.append(source.summary(reports, count))
+        parts.append(source.summary(reports, count, verbose=verbose))
         request.write("\n\n".join(parts))
         return
     from ..reporters.machine import BY_NAME

@@ -277,7 +277,7 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     if not request.basis.exact or request.basis.own:
         lines.append(request.basis.told)
     if judgement.gpu is None:
-        lines.append("GPU not given (--gpu): judged for every class of machine")
+        lines.append(f"GPU not given (--gpu): judged for {machines_tried(judgement)}")
     if judgement.model is None and any(f.stage == "model-config" for f in judgement.findings):
         pass  # the finding says all there is to say of the model
     elif judgement.model is None:
@@ -291,6 +291,19 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     elif judgement.model.origin != "config.json":
         lines.append(f"model traits from {judgement.model.origin}")
     return lines
+
+
+def machines_tried(judgement: Judgement) -> str:
+    """On which machines a launch without a GPU was judged; not every family is tried on each."""
+    tried: dict[str | None, list[str]] = {}
+    for one in judgement.contexts:
+        tried.setdefault(one.family, []).append(one.gpu)
+    every = max(tried.values(), key=len, default=[])
+    some = [gpus for gpus in tried.values() if len(gpus) < len(every)]
+    if not some:
+        return "every class of machine"
+    whole = ", ".join(str(family) for family, gpus in tried.items() if len(gpus) == len(every))
+    return f"every class of machine ({whole} models) or {', '.join(some[0])} (the other families)"
 
 
 def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ def block(report: Told, located: Located, style: Style) -> str:
     """One finding."""
     finding, place = located.finding, located.place
     head = style(finding.severity, f"{finding.severity}[{finding.code}]")
+    if not finding.certain:
+        head = f"perhaps {head}"
     where = style("bold", f"{printable(report.path)}:{place.line}:{place.column}:")
     lines = [f"{where} {head} {finding.message}"]
     text = report.line(place.line)
@@ -111,22 +113,28 @@ def concise(reports: Sequence[Told], *, verbose: bool = False) -> Iterator[str]:
             )
 
 
-def summary(reports: Sequence[Told], files: int) -> str:
-    """One line about everything."""
+def summary(reports: Sequence[Told], files: int, *, verbose: bool = False) -> str:
+    """One line about everything; `verbose`: also about what was shown and is not sure."""
     counts = {"error": 0, "warning": 0, "info": 0}
+    perhaps = 0
     for report in reports:
         for located in report.located:
             if located.finding.certain:
                 counts[located.finding.severity] += 1
+            else:
+                perhaps += verbose
     launches = sum(len(report.launches) for report in reports)
-    told = ", ".join(
+    sure = ", ".join(
         f"{count} {name}{'s' if count != 1 and name != 'info' else ''}"
         for name, count in counts.items()
         if count
     )
+    told = sure or "nothing to report"
+    if perhaps:
+        told = f"{sure or 'nothing sure'}, {perhaps} perhaps"
     return (
         f"{_count(launches, 'launch', 'launches')} in {_count(files, 'file', 'files')}: "
-        f"{told or 'nothing to report'}{cures(reports)}"
+        f"{told}{cures(reports)}"
     )
 
 

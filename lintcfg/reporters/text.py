@@ -52,7 +52,11 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     line = style(kind, f"SGLang {release} {verdict}")
     if judgement.startup == "refuses":
         line += f" {STAGES.get(judgement.stage, judgement.stage)}"
-    print(f"{line}: {_counted(certain)}")
+    if judgement.startup == "depends" and then is None:
+        line = style(kind, f"SGLang {release} {verdict} on {_open(judgement)}")
+        print(f"{line}: {_counted(certain)} in any case" if certain else line)
+    else:
+        print(f"{line}: {_counted(certain)}")
     if judgement.contexts and judgement.startup == "depends":
         for text in by_verdict(judgement):
             print(f"  {text}")
@@ -72,6 +76,12 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         print(line)
     for text in assumptions(judgement, request):
         print(style("dim", f"  {text}"))
+
+
+def _open(judgement: Judgement) -> str:
+    """What is not known of a launch whose start depends on it."""
+    unknown = [("the machine", judgement.gpu), ("the model", judgement.model)]
+    return " and ".join(name for name, value in unknown if value is None) or "what is not known"
 
 
 def _counted(findings: Sequence[Finding]) -> str:

@@ -704,7 +704,8 @@ def test_nothing_but_a_run_needs_torch(arguments: list[str]) -> None:
         (["--check", "--evidence", "nowhere.json"], "nowhere.json"),
         (["--output-file", "nowhere/x.json"], "no such folder"),
         (["--output-file", "."], "is a folder"),
-        (["--calls", "sm1"], "no architecture"),
+        (["--calls", "sm1"], "no architecture 'sm1'"),
+        (["--calls", "t4"], "no architecture 'sm75'"),
         (["--calls", "cpu", "--check"], "--calls runs nothing"),
         (["--check", "--evidence", "x.json", "--seeds", "3"], "--seeds has no use"),
         (["--check", "--evidence", "x.json", "--backend", "tritn"], "did you mean triton"),
@@ -735,6 +736,17 @@ def test_a_cell_is_found_by_the_name_of_what_it_is_about(
 ) -> None:
     assert guarded(dispatch, ["verify", "--cell", "page_size", "--calls", "cpu"]) == 0
     assert {line.split()[2] for line in capsys.readouterr().out.splitlines()} == {"page_sizes"}
+
+
+@pytest.mark.parametrize(("name", "same"), [("h200", "sm90"), ("NVIDIA-GB200", "sm100")])
+def test_calls_are_those_of_a_gpus_architecture(
+    name: str, same: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = []
+    for one in (name, same):
+        assert guarded(dispatch, ["verify", "--cell", "decode", "--calls", one]) == 0
+        listed.append(capsys.readouterr().out)
+    assert listed[0] == listed[1] != ""
 
 
 def test_a_check_of_evidence_is_narrowed_by_backend_and_cell(

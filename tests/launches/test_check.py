@@ -231,6 +231,24 @@ def test_what_hangs_on_the_machine_is_no_error_and_says_on_which(
     assert ERRORS.get(name, "error") in out
 
 
+@pytest.mark.parametrize(
+    ("flags", "sums_up"),
+    [("", r"nothing sure, \d+ perhaps"), ("--page-sise 1", r"1 error, \d+ perhaps")],
+)
+def test_what_is_not_sure_is_marked_and_counted_apart(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flags: str, sums_up: str
+) -> None:
+    path = tmp_path / "a.sh"
+    launch = "python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B --attention-backend fa3"
+    path.write_text(f"{launch} {flags}\n", encoding="utf-8")
+    _, out, _ = run(capsys, "check", "--isolated", "--verbose", str(path))
+    heads = re.findall(r"^\S+: (perhaps )?(\w+)\[", out, re.MULTILINE)
+    assert len([head for head in heads if not head[0]]) == (1 if flags else 0)
+    summed = out.splitlines()[-1]
+    assert re.search(sums_up, summed)
+    assert f"{sum(bool(perhaps) for perhaps, _ in heads)} perhaps" in summed
+
+
 @pytest.mark.parametrize("name", ["json", "gitlab", "sarif", "junit"])
 def test_a_machine_format_is_a_document_also_when_empty(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str

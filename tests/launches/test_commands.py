@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def server(tmp_path: Path) -> dict[str, str]:
     """An environment whose python3 only says who it is."""
     script = tmp_path / "python3"
     script.write_text(
-        '#!/bin/sh\necho "pid $$ args $*"\ntrap "exit 9" TERM\n'
+        '#!/bin/sh\ntrap "exit 9" TERM\necho "pid $$ args $*"\n'
         'if [ -n "$WAIT" ]; then while :; do sleep 0.05; done; fi\nexit 7\n',
         encoding="utf-8",
     )
@@ -69,7 +68,6 @@ def test_signals_reach_the_launch(server: dict[str, str]) -> None:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline().startswith("pid ")
-        time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 9
 
