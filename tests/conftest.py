@@ -6,6 +6,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes hangs on what else the machine does.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 #: Seconds of this process's processor time after which a test hangs: work that grew with the square
 #: of its input takes longer, and nothing that should be here comes near, on however slow a machine.

@@ -48,7 +48,7 @@ def test_one_edit(layout: str, kind: str, tmp_path: Path) -> None:
     assert statements(tree) == statements(TREES / layout)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(st.sampled_from(EDITS), min_size=2, max_size=4), st.integers(0, 1000))
 def test_several_edits(kinds: list[str], seed: int) -> None:
     with TemporaryDirectory() as folder:

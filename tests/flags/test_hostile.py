@@ -31,7 +31,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(WORDS, max_size=25), st.dictionaries(ANYTHING, ANYTHING, max_size=2))
 def test_parsing_never_raises(argv: list[str], env: dict[str, str]) -> None:
     launch = parse(argv, TABLE, env)
@@ -45,7 +45,7 @@ def test_parsing_never_raises(argv: list[str], env: dict[str, str]) -> None:
             assert 0 <= problem.index < problem.end <= len(argv)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(WORDS, max_size=12))
 def test_stripping_never_raises(argv: list[str]) -> None:
     command = strip_command(argv, SECTIONS["commands"])
@@ -56,7 +56,7 @@ def test_stripping_never_raises(argv: list[str]) -> None:
     parse(command.argv, TABLE, before=command.problems, unknown=command.unknown)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.sampled_from(" \n\t'\"\\|&;<>()$`{}#=-aM0"), max_size=60))
 def test_splitting_never_raises(text: str) -> None:
     strip_command(["sglang serve " + text], SECTIONS["commands"])

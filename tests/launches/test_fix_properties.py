@@ -340,7 +340,7 @@ def keyed(flags: list[Flag]) -> list[Flag]:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(
     chosen=st.lists(st.sampled_from(sorted(CLASSES)), min_size=1, max_size=3, unique=True),
     neutral=st.lists(st.sampled_from(NEUTRAL), max_size=3, unique=True),

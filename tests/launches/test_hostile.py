@@ -290,7 +290,7 @@ def test_a_folder_that_is_gone_or_may_not_be_written(tmp_path: Path) -> None:
     assert gone.returncode == 1 and b"internal" not in gone.stderr, gone.stderr
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(INPUTS), st.data())
 def test_mutilated_files_never_crash(path: Path, data: st.DataObject) -> None:
     text = path.read_text(encoding="utf-8")

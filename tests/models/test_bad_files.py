@@ -95,7 +95,7 @@ KEYS = ("hidden_size", "num_attention_heads", "num_hidden_layers", "head_dim", "
         "vision_n_layers", "num_experts", "compression_config")  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from(FAMILIES),
     st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6),
