@@ -10,6 +10,7 @@ import torch
 
 from .interface.batch import ForwardBatch
 from .interface.layer import AttentionLayer
+from .interface.staging import HOST
 
 
 def attention(
@@ -70,13 +71,13 @@ def visible(
     `tree` is the batch's tree of drafts on the host, where it is at hand.
     """
     tree = _tree(batch) if tree is None else tree
-    position = torch.arange(length - count, length)[:, None]
-    key = torch.arange(length)[None]
+    position = torch.arange(length - count, length, device=HOST)[:, None]
+    key = torch.arange(length, device=HOST)[None]
     if tree is not None:
-        seen = torch.ones(count, length, dtype=torch.bool)
+        seen = torch.ones(count, length, dtype=torch.bool, device=HOST)
         seen[:, length - count :] = tree[row]
     elif not layer.is_causal:
-        seen = torch.ones(count, length, dtype=torch.bool)
+        seen = torch.ones(count, length, dtype=torch.bool, device=HOST)
     else:
         seen = key <= position
         if batch.mm_spans is not None:

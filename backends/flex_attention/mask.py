@@ -18,7 +18,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from ..interface.batch import ForwardBatch
 from ..interface.layer import AttentionLayer
 from ..interface.pool import KVPool
-from ..interface.staging import staged
+from ..interface.staging import HOST, staged
 
 MaskMod = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -183,11 +183,11 @@ class _Ranges:
 
 
 def _ranges(batch: ForwardBatch, kind: Kind, shape: Shape, device: torch.device) -> _Ranges:
-    counts = torch.tensor(batch.query_lens_cpu)
-    request = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    counts = torch.tensor(batch.query_lens_cpu, device=HOST)
+    request = torch.repeat_interleave(torch.arange(len(counts), device=HOST), counts)
     length = batch.kv_lens_cpu.long()[request]
     start = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    token = torch.arange(len(request))
+    token = torch.arange(len(request), device=HOST)
     prefix = length - counts[request]
     position = prefix + token - start
     spec = batch.spec_info
@@ -251,7 +251,8 @@ def _blocks(pages: Pages, ranges: _Ranges, queries: int) -> tuple[torch.Tensor, 
     requests = pages.batch.batch_size
     rows = ranges.request_cpu.shape[0]
     per_row = -(-queries // QUERY_BLOCK)
-    block = torch.arange(rows)[:, None] * per_row + torch.arange(queries) // QUERY_BLOCK
+    row, query = torch.arange(rows, device=HOST), torch.arange(queries, device=HOST)
+    block = row[:, None] * per_row + query // QUERY_BLOCK
     key = (block * requests + ranges.request_cpu).flatten()
     pairs, of = torch.unique_consecutive(key, return_inverse=True)
     pair_block, request = staged(pairs // requests, device), staged(pairs % requests, device)

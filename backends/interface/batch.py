@@ -16,7 +16,7 @@ from .checks import all_whole, listed, whole
 from .errors import InvalidInput
 from .modes import ForwardMode
 from .pool import KVPool, ReqToTokenPool
-from .staging import staged
+from .staging import HOST, staged
 
 
 class Stamp:
@@ -332,30 +332,32 @@ def _build(
     problems = _slot_twice(requests, slots) or _overwritten(reqs, requests, starts, slots)
     if problems:
         raise InvalidInput(problems)
-    positions = [torch.arange(s, e) for s, e in zip(starts, ends, strict=True)]
+    positions = [torch.arange(s, e, device=HOST) for s, e in zip(starts, ends, strict=True)]
     verify = mode.is_target_verify()
     lengths = list(starts) if verify else list(ends)
-    seq_lens = torch.tensor(lengths, dtype=torch.int32)
-    indices = torch.tensor(requests, dtype=torch.int64)
+    seq_lens = torch.tensor(lengths, dtype=torch.int32, device=HOST)
+    indices = torch.tensor(requests, dtype=torch.int64, device=HOST)
+    none = torch.zeros(0, dtype=torch.int64, device=HOST)
     batch = ForwardBatch(
         forward_mode=mode,
         batch_size=len(requests),
         req_pool_indices=_to(indices, device),
         seq_lens=_to(seq_lens, device),
-        out_cache_loc=_to(torch.cat(slots).long() if slots else torch.zeros(0).long(), device),
-        positions=_to(torch.cat(positions) if positions else torch.zeros(0).long(), device),
+        out_cache_loc=_to(torch.cat(slots).long() if slots else none, device),
+        positions=_to(torch.cat(positions) if positions else none, device),
         req_to_token_pool=reqs,
         token_to_kv_pool=kv,
-        seq_lens_cpu=_to(seq_lens, seq_lens.device),
-        req_pool_indices_cpu=_to(indices, indices.device),
+        seq_lens_cpu=_to(seq_lens, HOST),
+        req_pool_indices_cpu=_to(indices, HOST),
     )
     if mode.is_extend():
         counts = [e - s for s, e in zip(starts, ends, strict=True)]
-        count = torch.tensor(counts, dtype=torch.int32)
+        count = torch.tensor(counts, dtype=torch.int32, device=HOST)
+        prefix = torch.tensor(list(starts), dtype=torch.int32, device=HOST)
         batch.extend_seq_lens_cpu = counts
         batch.extend_prefix_lens_cpu = list(starts)
         batch.extend_seq_lens = _to(count, device)
-        batch.extend_prefix_lens = _to(torch.tensor(list(starts), dtype=torch.int32), device)
+        batch.extend_prefix_lens = _to(prefix, device)
         batch.extend_start_loc = _to((count.cumsum(0) - count).to(torch.int32), device)
     batch._seen = Stamp(batch)
     return batch
@@ -393,7 +395,7 @@ def _slot_twice(requests: Sequence[int], slots: Sequence[torch.Tensor]) -> list[
 
 def _row_of(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """For each element of parts that are put one behind the other, which part it is of."""
-    return torch.repeat_interleave(torch.tensor([len(part) for part in parts]))
+    return torch.repeat_interleave(torch.tensor([len(part) for part in parts], device=HOST))
 
 
 def _overwritten(
@@ -418,9 +420,9 @@ def _overwritten(
     # Most pages have no writer, or one whose own they are: its new tokens go on where the cached
     # ones of its last page end.
     number = -(-reqs.num_slots // page)
-    least = torch.full((number,), len(requests), dtype=torch.int32)
+    least = torch.full((number,), len(requests), dtype=torch.int32, device=HOST)
     least.scatter_reduce_(0, (new // page).long(), writer, "amin")
-    most = torch.full((number,), -1, dtype=torch.int32)
+    most = torch.full((number,), -1, dtype=torch.int32, device=HOST)
     most.scatter_reduce_(0, (new // page).long(), writer, "amax")
     foreign = (most[pages] > reader) | (least[pages] < reader)
     for place in foreign.nonzero().flatten().tolist():
@@ -507,7 +509,7 @@ def _limits(
         raise InvalidInput([f"multimodal blocks for {len(mm_spans)} of {len(starts)} requests"])
     problems, parts = [], []
     for i, (spans, start, end) in enumerate(zip(mm_spans, starts, ends, strict=True)):
-        limit = torch.arange(start, end, dtype=torch.int32)
+        limit = torch.arange(start, end, dtype=torch.int32, device=HOST)
         last = start
         for low, high in sorted(spans):
             if not (last <= low < high <= end):
@@ -521,7 +523,7 @@ def _limits(
         parts.append(limit)
     if problems:
         raise InvalidInput(problems)
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int32)
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int32, device=HOST)
 
 
 def _tree_problems(mask: torch.Tensor, batch: int, drafts: int) -> list[str]:
@@ -571,12 +573,12 @@ def _mode_problems(batch: ForwardBatch) -> list[str]:
 
 def _shape_problems(batch: ForwardBatch) -> list[str]:
     bs, queries = batch.batch_size, sum(batch.query_lens_cpu)
-    device, host = batch.req_to_token_pool.req_to_token.device, torch.device("cpu")
+    device = batch.req_to_token_pool.req_to_token.device
     wanted: list[tuple[str, torch.dtype, int, torch.device]] = [
         ("req_pool_indices", torch.int64, bs, device),
         ("seq_lens", torch.int32, bs, device),
-        ("req_pool_indices_cpu", torch.int64, bs, host),
-        ("seq_lens_cpu", torch.int32, bs, host),
+        ("req_pool_indices_cpu", torch.int64, bs, HOST),
+        ("seq_lens_cpu", torch.int32, bs, HOST),
     ]
     if batch.forward_mode.is_extend():
         wanted += [
@@ -661,7 +663,7 @@ def _device_problems(batch: ForwardBatch) -> list[str]:
         if bool(((slots < 0) | (slots >= reqs.num_slots)).any()):
             problems.append(f"row {row} (request {request}) has slots outside the pool")
             continue
-        position = torch.arange(length)
+        position = torch.arange(length, device=HOST)
         base = slots[position // reqs.page_size * reqs.page_size]
         if bool((slots != base + position % reqs.page_size).any()) or bool(
             (base % reqs.page_size != 0).any()

@@ -17,6 +17,7 @@ from .checks import is_whole, size_problems, whole
 from .dtypes import FP4, FP4_BLOCK, TORCH
 from .errors import InvalidInput
 from .layer import AttentionLayer
+from .staging import HOST
 
 #: Far beyond any model; a pool takes one tensor after another for them.
 _MOST_LAYERS = 1 << 16
@@ -61,7 +62,7 @@ def _slot_problems(num_pages: int, page_size: int) -> list[str]:
 def _whole_numbers(slots: Sequence[int] | torch.Tensor) -> torch.Tensor:
     """Slots on the host; InvalidInput for what would be rounded to one."""
     try:
-        given = torch.as_tensor(slots, device="cpu")
+        given = torch.as_tensor(slots, device=HOST)
     except (RuntimeError, TypeError, ValueError) as error:
         raise InvalidInput([f"slots are whole numbers: {str(error).splitlines()[0]}"]) from None
     kind = given.dtype
@@ -104,8 +105,10 @@ class ReqToTokenPool:
         usable = _usable(device)
         with _allocating(f"a table of {size} requests and {max_context_len} tokens"):
             # Row 0 is the padding request: all its tokens are slots of page 0.
-            self.host = torch.full((size + 1, max_context_len), -1, dtype=torch.int32)
-            self.host[0] = torch.arange(max_context_len, dtype=torch.int32) % page_size
+            shape = (size + 1, max_context_len)
+            self.host = torch.full(shape, -1, dtype=torch.int32, device=HOST)
+            position = torch.arange(max_context_len, dtype=torch.int32, device=HOST)
+            self.host[0] = position % page_size
             self.req_to_token = self.host.clamp(min=0).to(usable, copy=True)
         self.device = self.req_to_token.device
 
@@ -157,7 +160,7 @@ class ReqToTokenPool:
         size = self.page_size
         first = start // size * size
         part = full[first : start + count].long()
-        position = torch.arange(first, start + count)
+        position = torch.arange(first, start + count, device=HOST)
         written = part >= 0
         base = full[position // size * size].long()
         wrong = written & ((base < 0) | (base % size != 0) | (part != base + position % size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..interface.batch import ForwardBatch
+from ..interface.staging import HOST
 from .paging import HostLengths, kv_lens_on_device
 
 #: FlashInfer's bounds of a mask are int32 counts of bits.
@@ -42,7 +43,7 @@ def packed_bounds(lengths: HostLengths) -> torch.Tensor:
     """Bytes before each row of a packed mask, int32 [batch + 1] on the host."""
     queries = (lengths.qo_indptr[1:] - lengths.qo_indptr[:-1]).long()
     size = (queries * lengths.kv_lens.long() + 7) // 8
-    out = torch.zeros(len(size) + 1, dtype=torch.int32)
+    out = torch.zeros(len(size) + 1, dtype=torch.int32, device=HOST)
     out[1:] = size.cumsum(0)
     return out
 

@@ -13,6 +13,7 @@ import torch
 
 from ..interface.batch import ForwardBatch
 from ..interface.pool import ReqToTokenPool
+from ..interface.staging import HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def host_lengths(batch: ForwardBatch) -> HostLengths:
         return x.pin_memory() if pin else x
 
     kv_lens = batch.kv_lens_cpu.to(torch.int32)
-    queries = torch.tensor(batch.query_lens_cpu, dtype=torch.int32)
+    queries = torch.tensor(batch.query_lens_cpu, dtype=torch.int32, device=HOST)
     return HostLengths(
         kv_lens=host(kv_lens),
         qo_indptr=host(_bounds(queries)),
@@ -77,7 +78,7 @@ def plan_source(batch: ForwardBatch) -> torch.Tensor:
     lens = batch.kv_lens_cpu
     requests = batch.req_pool_indices_cpu.tolist()
     firsts = [host[row, :n:page] for row, n in zip(requests, lens.tolist(), strict=True)]
-    return torch.cat((torch.tensor(batch.query_lens_cpu), lens, *firsts))
+    return torch.cat((torch.tensor(batch.query_lens_cpu, device=HOST), lens, *firsts))
 
 
 def columns_of(batch: ForwardBatch) -> int:
@@ -127,6 +128,6 @@ def key_bounds(batch: ForwardBatch) -> torch.Tensor:
 
 
 def _bounds(counts: torch.Tensor) -> torch.Tensor:
-    out = torch.zeros(len(counts) + 1, dtype=torch.int32)
+    out = torch.zeros(len(counts) + 1, dtype=torch.int32, device=HOST)
     torch.cumsum(counts, 0, out=out[1:])
     return out

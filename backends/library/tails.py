@@ -12,7 +12,7 @@ import torch
 from ..interface.batch import ForwardBatch
 from ..interface.dtypes import FP4
 from ..interface.pool import KVPool
-from ..interface.staging import staged
+from ..interface.staging import HOST, staged
 from .finite import finite, raw
 from .kinds import kv_buffers
 
@@ -39,7 +39,7 @@ class TailCleaner:
             last = int(host[request, length - 1]) // page
             ends[last] = min((length - 1) % page + 1, ends.get(last, page))
         slots = [
-            torch.arange(last * page + used, (last + 1) * page)
+            torch.arange(last * page + used, (last + 1) * page, device=HOST)
             for last, used in ends.items()
             if used < page
         ]

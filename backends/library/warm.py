@@ -22,5 +22,5 @@ def warm_up(backend: AttentionBackend, batch: ForwardBatch) -> None:
         q = torch.zeros(shape, dtype=runner.dtype, device=runner.device)
         sinks = None
         if layer.uses_sinks:
-            sinks = torch.zeros(layer.tp_q_head_num, device=runner.device)
+            sinks = torch.zeros(layer.tp_q_head_num, dtype=torch.float32, device=runner.device)
         attend(q, layer, batch, sinks)

@@ -22,6 +22,7 @@ from ..interface.capabilities import Request
 from ..interface.errors import InvalidInput, NotInstalled, Refused
 from ..interface.layer import AttentionLayer
 from ..interface.runner import ModelRunner
+from ..interface.staging import HOST
 from ..reference import attention
 from ..registry import capabilities_of, create_backend
 from .damage import damaged
@@ -267,7 +268,7 @@ def _life_scenario(task: Task, seed: int) -> Scenario:
     """A scenario of three requests with room for all passes of a life."""
     page = task.request.page_size
     generator = torch.Generator().manual_seed(seed)
-    lengths = [int(n) for n in torch.randint(20, 20 + 2 * page, (3,), generator=generator)]
+    lengths = torch.randint(20, 20 + 2 * page, (3,), generator=generator, device=HOST).tolist()
     request = replace(task.request, mode="extend", draft_tokens=0)
     return draw(request, seed, lengths=Lengths((0,) * 3, tuple(n + 30 for n in lengths)))
 
@@ -405,8 +406,11 @@ def _replays(scenario: Scenario) -> Iterator[ForwardBatch]:
     largest = [int(n) for n in batch.kv_lens_cpu]
     per = scenario.request.draft_tokens or 1
     for count in (len(largest), len(largest), max(1, len(largest) // 2), 1, len(largest)):
-        room = torch.tensor(largest[:count]) - per
-        lens = (torch.rand(count, generator=scenario.generator) * (room + 1)).long().tolist()
+        room = torch.tensor(largest[:count], device=HOST) - per
+        part = torch.rand(
+            count, generator=scenario.generator, dtype=torch.float32, device=HOST
+        )  # fmt: skip
+        lens = (part * (room + 1)).long().tolist()
         yield changed(scenario, Lengths(tuple(lens), (per,) * count))
 
 

@@ -18,6 +18,7 @@ from ..interface.layer import AttentionLayer
 from ..interface.modes import AttentionType
 from ..interface.pool import KVPool, MHATokenToKVPool, MLATokenToKVPool, ReqToTokenPool
 from ..interface.runner import ModelRunner
+from ..interface.staging import HOST
 
 
 @dataclass(slots=True)
@@ -61,7 +62,9 @@ def lengths_for(
     page = request.page_size
 
     def random(count: int, low: int, high: int) -> list[int]:
-        return [int(n) for n in torch.randint(low, high + 1, (count,), generator=generator)]
+        return [
+            int(n) for n in torch.randint(low, high + 1, (count,), generator=generator, device=HOST)
+        ]
 
     if kind == "ragged":
         prefix = [n for n in (0, page - 1, page, page + 1, 2 * page - 1) if n <= longest]
@@ -79,7 +82,7 @@ def lengths_for(
     else:
         raise ValueError(f"no lengths called {kind!r}")
     if kind != "many" and len(prefix) > most:
-        kept = torch.randperm(len(prefix), generator=generator)[:most]
+        kept = torch.randperm(len(prefix), generator=generator, device=HOST)[:most]
         prefix = [prefix[i] for i in kept.tolist()]
     prefix = [max(n, 0) for n in prefix]
     if request.mode == "decode" or kind == "ones":
@@ -158,12 +161,12 @@ def draw(
         device=request.device,
     )
     pool = pool_for(request, num_pages, layer_num)
-    order = torch.randperm(num_pages - 1, generator=generator) + 1
-    ids = torch.randperm(len(totals) + 2, generator=generator)[: len(totals)] + 1
+    order = torch.randperm(num_pages - 1, generator=generator, device=HOST) + 1
+    ids = torch.randperm(len(totals) + 2, generator=generator, device=HOST)[: len(totals)] + 1
     first = 0
     for request_id, total, count in zip(ids.tolist(), totals, pages, strict=True):
         mine = order[first : first + count]
-        slots = (mine[:, None] * page + torch.arange(page)).flatten()[:total]
+        slots = (mine[:, None] * page + torch.arange(page, device=HOST)).flatten()[:total]
         reqs.write(request_id, slots)
         first += count
     batch = batch_of(request, reqs, pool, ids.tolist(), lengths, generator)
@@ -276,18 +279,18 @@ def batch_of(
 
 def _spans(prefix: int, new: int, generator: torch.Generator) -> Sequence[tuple[int, int]]:
     """One block of at least two tokens somewhere in the new ones."""
-    low = int(torch.randint(0, new - 1, (1,), generator=generator))
-    high = int(torch.randint(low + 2, new + 1, (1,), generator=generator))
+    low = int(torch.randint(0, new - 1, (1,), generator=generator, device=HOST))
+    high = int(torch.randint(low + 2, new + 1, (1,), generator=generator, device=HOST))
     return [(prefix + low, prefix + high)]
 
 
 def random_trees(batch: int, drafts: int, generator: torch.Generator) -> torch.Tensor:
     """Masks of random trees, bool [batch, drafts, drafts]: a token sees itself and ancestors."""
-    mask = torch.zeros(batch, drafts, drafts, dtype=torch.bool)
+    mask = torch.zeros(batch, drafts, drafts, dtype=torch.bool, device=HOST)
     for row in range(batch):
         for i in range(drafts):
             if i:
-                parent = int(torch.randint(0, i, (1,), generator=generator))
+                parent = int(torch.randint(0, i, (1,), generator=generator, device=HOST))
                 mask[row, i] = mask[row, parent]
             mask[row, i, i] = True
     return mask
@@ -313,4 +316,4 @@ def _drawn(
 
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    return torch.randn(shape, generator=generator)
+    return torch.randn(shape, generator=generator, dtype=torch.float32, device=HOST)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -564,6 +566,54 @@ def test_inference_mode_can_be_left_and_entered(name: str) -> None:
         drawn.batch.seq_lens += 1
         with pytest.raises(InvalidInput, match="changed since"):
             call(backend, drawn)
+
+
+@contextmanager
+def other_defaults() -> Iterator[None]:
+    """Tensors that name no device and no dtype are float64, and have no values at all."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_of_torch_change_nothing(name: str, mode: str) -> None:
+    """A caller whose tensors go to a GPU by default keeps the host's on the host."""
+    plain, drawn = ready(name, MODES[mode])
+    want = call(plain, drawn)
+    with other_defaults():
+        backend, again = ready(name, MODES[mode])
+        out = call(backend, again)
+        assert torch.equal(out, want)
+        assert torch.equal(
+            attention(again.q, again.layer, again.batch),
+            attention(drawn.q, drawn.layer, drawn.batch),
+        )
+        again.batch.seq_lens += 0
+        again.batch.recheck()
+
+
+def test_every_tensor_that_is_made_names_its_device() -> None:
+    """What adapters make cannot all be run here; torch's documentation lists what makes tensors."""
+    makes = {
+        "arange", "as_tensor", "empty", "eye", "full", "linspace", "ones", "rand", "randint",
+        "randn", "randperm", "tensor", "zeros",
+    }  # fmt: skip
+    silent = [
+        f"{path.relative_to(ROOM)}:{node.lineno}"
+        for path in sorted(ROOM.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and (node.func.value.id, node.func.attr in makes) == ("torch", True)
+        and not any(keyword.arg == "device" for keyword in node.keywords)
+    ]
+    assert silent == []
 
 
 @pytest.mark.parametrize("name", NAMES)
