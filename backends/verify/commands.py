@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,12 +54,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A run that is over: its evidence, how many probes it was to run, those left out, and what
-    stopped it, if something did."""
+    """A run that is over: its evidence, how many probes it was to run, those left out, cells (by
+    backend and family) that it and what it went on from leave open, and what stopped it, if
+    something did."""
 
     run: dict[str, Any]
     planned: int
     left_out: Sequence[TaskKey]
+    open: Collection[report.Place]
     stopped: KeyboardInterrupt | None
 
 
@@ -78,7 +80,11 @@ def run(asked: Asked) -> int:
     here = _here(asked.device)
     others, earlier = resume.found(asked.resume, here, found.digest)
     with _ended_like_an_interrupt():
-        outcome = _run(asked, found, names, cells, here, earlier)
+        try:
+            outcome = _run(asked, found, names, cells, here, earlier)
+        except KeyboardInterrupt:
+            print("note: stopped before any probe had ended: nothing to keep", file=sys.stderr)
+            raise
         made = outcome.run
         # Before anything is said: whoever listened may be gone. A disk that fills up meanwhile
         # costs the file, not what is printed.
@@ -98,7 +104,7 @@ def run(asked: Asked) -> int:
         for problem in problems:
             print(problem, file=sys.stderr)
     else:
-        report.text(made, found, differences, verbose=not asked.quiet, left_out=outcome.left_out)
+        report.text(made, found, differences, verbose=not asked.quiet, unfinished=outcome.open)
         if asked.check:
             _say_checked(differences, check.notes(made, release))
     if unwritten is not None:
@@ -237,7 +243,8 @@ def listing(asked: Asked, architecture: str) -> int:
         print(json.dumps(lines, indent=1))
         return EXIT_CLEAN
     for line in lines:
-        expected = "; ".join(line["refused"]) or "right"
+        refused = "; ".join(line["refused"])
+        expected = f"is to be refused: {refused}" if refused else "is to be right"
         print(f"{line['backend']} {line['family']} {line['cell']} [{line['probe']}] {expected}")
     return EXIT_CLEAN
 
@@ -289,11 +296,15 @@ def _run(
         why = "; ".join(f"{name}: {text}" for name, text in not_run.items())
         raise VerifyError(f"no backend asked for runs on {here.name} ({here.architecture}): {why}")
     every, _ = _able(list(CAPABILITIES), here)
-    tasks = [
-        task
-        for name in able
-        for task in plan(found, capabilities_of(name), here.device, here.capability, cells)
-    ]
+
+    def planned(names: Sequence[str], cells: tuple[str, ...] | None) -> list[Task]:
+        return [
+            task
+            for name in names
+            for task in plan(found, capabilities_of(name), here.device, here.capability, cells)
+        ]
+
+    tasks = planned(able, cells)
     cpu = here.device == "cpu"
     seeds = range(asked.first_seed, asked.first_seed + (asked.seeds or (1 if cpu else 20)))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -315,7 +326,8 @@ def _run(
     left_out = [task.key for task in tasks if task.key not in known]
     made = record.run_of(results, here, found.digest, not_run, CAPABILITIES)
     run = made if earlier is None else resume.joined(earlier, made)
-    return _Ended(run, len(tasks), left_out, stopped)
+    unfinished = {key[:3] for key in left_out} | report.open_places(run, planned(every, None))
+    return _Ended(run, len(tasks), left_out, unfinished, stopped)
 
 
 @contextmanager

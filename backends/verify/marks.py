@@ -14,7 +14,9 @@ LEGEND = (
 
 #: Beside the mark of a cell whose probes were not all run: what it says is of a part.
 UNFINISHED = "…"
-UNFINISHED_LEGEND = f"{UNFINISHED} not all of the cell's probes were run"
+UNFINISHED_LEGEND = (
+    f"{UNFINISHED} not all of the cell's probes were run, or not with all of these seeds"
+)
 
 
 def cells_in_words(

@@ -8,16 +8,33 @@ from typing import Any, TextIO
 
 from ...matrix import evidence
 from .marks import LEGEND, MARKS, UNFINISHED, UNFINISHED_LEGEND, cells_in_words
-from .pool import TaskKey
-from .probes import Catalogue
+from .probes import Catalogue, Task
 
 Json = dict[str, Any]
+#: Backend, family and cell.
+Place = tuple[str, str, str]
+
+
+def open_places(run: Json, planned: Iterable[Task]) -> set[Place]:
+    """Cells of a run of which it lacks probes of the plan, or some of its seeds of a right one."""
+    places = set()
+    for task in planned:
+        backend, family, cell, name = task.key
+        probes = run["backends"].get(backend, {}).get(family, {}).get(cell)
+        if not probes:  # not asked
+            continue
+        seen = probes.get(name)
+        if seen is None or (
+            evidence.verdict([seen]) == "right" and seen["right"] < len(run["seeds"])
+        ):
+            places.add((backend, family, cell))
+    return places
 
 
 def table(
-    run: Json, found: Catalogue, stream: TextIO, *, left_out: Collection[TaskKey] = ()
+    run: Json, found: Catalogue, stream: TextIO, *, unfinished: Collection[Place] = ()
 ) -> None:
-    """Print the run as a table, a row a cell; cells with probes that were left out are marked."""
+    """Print the run as a table, a row a cell; those of which something was left out are marked."""
     from rich.console import Console
     from rich.table import Table
 
@@ -36,7 +53,6 @@ def table(
     for backend, family in columns:
         grid.add_column(f"{backend}\n{family}", justify="center", overflow="fold")
     grid.add_column("worst error", justify="right")
-    unfinished = {key[:3] for key in left_out}
     group = None
     for cell in found.cells.values():
         shown = [run["backends"][backend][family].get(cell.name, {}) for backend, family in columns]
@@ -129,10 +145,10 @@ def text(
     problems: Iterable[str],
     *,
     verbose: bool = True,
-    left_out: Collection[TaskKey] = (),
+    unfinished: Collection[Place] = (),
 ) -> None:
-    """Print a run with its reasons and problems; `left_out`: probes that it did not come to."""
-    table(run, found, sys.stdout, left_out=left_out)
+    """Print a run with its reasons and problems; `unfinished`: cells that it did not end."""
+    table(run, found, sys.stdout, unfinished=unfinished)
     if verbose:
         asked = {cell for _, _, cell, _, _ in every_probe(run)}
         titles = {name: {"title": cell.title} for name, cell in found.cells.items()}

@@ -228,17 +228,29 @@ def test_processes_share_the_gpus() -> None:
     assert seen == ["2", "5", "2"]
 
 
-def test_a_run_that_goes_on_is_one_that_was_never_interrupted(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_is_one_that_was_never_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from attn_lint.lintcfg.cli import dispatch, guarded
     from attn_lint.matrix import evidence
 
     whole, part = tmp_path / "whole.json", tmp_path / "part.json"
     words = ["verify", "--backend", "torch_native", "--cell", "decode", "--cell", "logit_cap"]
-    words += ["--device", "cpu", "--jobs", "1", "--output-file"]
+    words += ["--cell", "idle", "--device", "cpu", "--jobs", "1", "--output-file"]
     assert guarded(dispatch, [*words, str(whole), "--seeds", "5"]) == 0
     assert guarded(dispatch, [*words, str(part), "--seeds", "2"]) == 0
     words.remove("--output-file")
+    # One of the cells only: the other one is of fewer seeds, and says so.
+    alone = [word for word in words if word not in ("--cell", "decode", "logit_cap")]
+    alone.insert(alone.index("idle"), "--cell")
+    capsys.readouterr()
+    assert guarded(dispatch, [*alone, "--seeds", "5", "--resume", str(part)]) == 0
+    told = capsys.readouterr().out
+    marks = {line.split()[0]: "…" in line for line in told.splitlines() if "│" in line}
+    assert marks == {"decode": True, "logit_cap": False, "idle": False}
+    assert UNFINISHED_LEGEND in told
     assert guarded(dispatch, [*words, "--seeds", "5", "--resume", str(part)]) == 0
+    assert UNFINISHED_LEGEND not in capsys.readouterr().out
     (expected,), (made,) = evidence.read(whole), evidence.read(part)
     assert made["seeds"] == [0, 1, 2, 3, 4]
     assert made["backends"] == expected["backends"]
@@ -332,6 +344,31 @@ def test_a_run_that_is_ended_keeps_what_is_finished(
         if kind in probe
     }
     assert "right" in kinds and kinds <= {"right", "refused"}
+
+
+def test_a_run_that_is_ended_before_it_has_anything_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from attn_lint.lintcfg.cli import dispatch, guarded
+
+    def ended(worker: Worker, task: Task, seeds: object, partners: object) -> list[Any]:
+        if not worker.stopped:
+            os.kill(os.getpid(), signal.SIGINT)
+        while not worker.stopped:
+            time.sleep(0.01)
+        return []
+
+    monkeypatch.setattr(Worker, "run", ended)
+    path = tmp_path / "e.json"
+    words = ["verify", "--backend", "torch_native", "--cell", "idle", "--device", "cpu"]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert guarded(dispatch, [*words, "--output-file", str(path)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capsys.readouterr()
+    assert (told.out, path.exists()) == ("", False)
+    assert told.err.startswith("note: stopped before any probe had ended")
 
 
 def test_what_a_process_has_said_counts_though_the_rest_of_its_job_is_ended(
