@@ -71,8 +71,8 @@ class Platforms:
             row["name"] for row in self.rows if row["representative"]
         ]
         raise UsageError(
-            f"unknown GPU {shown(name)}; known ones include {', '.join(names)}; "
-            "attn-lint resolve --gpu all lists every one"
+            f"unknown GPU {shown(name)}; known ones include {', '.join(names)}; its architecture "
+            "does as well (sm86, gfx942, …); attn-lint resolve --gpu all lists every one"
         )
 
     def values(self, name: str, cuda: str | None = None) -> dict[str, Any]:

@@ -317,6 +317,20 @@ def test_machines_that_stand_in_for_an_unknown_one_are_named(
     assert ("(the other families)" in told) is others is bool(tried)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("--gpuu", "--gpu"), ("--verbosee", "--verbose"), ("--exit-zer", "--exit-zero")],
+)
+def test_an_own_option_that_is_mistyped_is_named(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    code, out, _ = run(capsys, *GOOD, typed, "h100")
+    assert code == 1
+    assert f"attn-lint's own option is {meant}, not {typed}" in out
+    _, out, _ = run(capsys, *GOOD, "--page-sise", "64")
+    assert "own option" not in out
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...matrix import loader
@@ -19,7 +19,7 @@ from ..findings import SEVERITIES, Finding, as_severity
 from ..flags import Command, strip_command
 from ..judge import Judge, Judgement, Launch
 from ..platforms import Platforms
-from ..terminal import Style, shown, wants_color
+from ..terminal import Style, printable, shown, wants_color
 
 
 @mutable_record
@@ -290,7 +290,19 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
             lines.append("model not given (--model-path): judged for one of every family")
     elif judgement.model.origin != "config.json":
         lines.append(f"model traits from {judgement.model.origin}")
-    return lines
+    return [*lines, *_own_options_meant(judgement)]
+
+
+def _own_options_meant(judgement: Judgement) -> Iterator[str]:
+    """Flags that nobody has and that are nearly options of ours, which are spelled in full."""
+    for problem in judgement.parsed.problems:
+        if problem.kind != "unknown-flag" or problem.flag is None:
+            continue
+        from difflib import get_close_matches
+
+        close = get_close_matches(problem.flag, [one.name for one in o.LAUNCH_OPTIONS], 1, 0.8)
+        if close:
+            yield f"attn-lint's own option is {close[0]}, not {printable(problem.flag)}"
 
 
 def machines_tried(judgement: Judgement) -> str:
