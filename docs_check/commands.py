@@ -222,9 +222,10 @@ def run_generate(
         raise InputError(f"{page}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{page}: not UTF-8 (byte {error.start})") from None
+    mark = _BOM if before.startswith(_BOM) else ""
     end = "\r\n" if "\r\n" in before else "\n"
-    after = between_marks(before, family, content, str(page)).replace("\r\n", "\n")
-    after = after.replace("\n", end)
+    text = before.removeprefix(_BOM).replace("\r\n", "\n")
+    after = mark + between_marks(text, family, content, str(page)).replace("\n", end)
     if after == before:
         return EXIT_CLEAN
     if check:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ..matrix.errors import MatrixError
@@ -13,11 +12,10 @@ from .facts.code import CodeFacts
 from .facts.kvdtype import group_values
 from .facts.model import Support
 from .features import backends_of, support
+from .pages.page import marked_parts
 
 _MARKS = {"yes": "✅", "no": "❌", "partial": "⚠️"}
 _OPEN = "–"
-_BEGIN = r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: table {name}\s*(?:\*/\}|-->)[ \t]*$"
-_END = re.compile(r"^[ \t]*(?:\{/\*|<!--)\s*attn-lint: end\s*(?:\*/\}|-->)[ \t]*$", re.M)
 
 
 def table(facts: CodeFacts, family: str) -> str:
@@ -78,15 +76,16 @@ def _titles() -> dict[str, str]:
 
 
 def between_marks(text: str, family: str, content: str, where: str) -> str:
-    """A page's text with the table between its marks replaced.
+    """A page's text with the table between its marks replaced, wherever it has them.
 
     Raises:
         UsageError: the page has no such marks.
     """
-    begin = re.search(_BEGIN.replace("{name}", re.escape(family)), text, re.M)
-    end = _END.search(text, begin.end()) if begin else None
-    if begin is None or end is None:
+    parts = [part for part in marked_parts(text) if part.family == family]
+    if not parts:
         raise UsageError(
             f"{where}: no lines {{/* attn-lint: table {family} */}} and {{/* attn-lint: end */}}"
         )
-    return f"{text[: begin.end()]}\n\n{content}\n\n{text[end.start() :]}"
+    for part in reversed(parts):
+        text = f"{text[: part.start]}\n\n{content}\n\n{text[part.end :]}"
+    return text

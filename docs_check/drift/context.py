@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..data import load
 from ..facts.code import CodeFacts
 from ..facts.model import Certainty, Support
+from ..features import FAMILIES, backends_of
 from ..names import Displays
 from ..pages.claims import TableView, read_tables
 from ..pages.page import Block, Line, Page
 from ..pages.tables import Cell
 from ..source.modules import Evidence, Place
-from .findings import DriftFinding, PageFix, Severity
+from .findings import CERTAINTIES, DriftFinding, PageFix, Severity
 
 if TYPE_CHECKING:
     from ..facts.diffusion import DiffusionFacts
@@ -63,6 +64,7 @@ class Context:
     judge: LaunchJudge | None = None
     diffusion: DiffusionFacts | None = None
     findings: list[DriftFinding] = field(default_factory=list)
+    _serving: dict[str, list[str]] = field(default_factory=dict)
 
     @cached_property
     def displays(self) -> Displays:
@@ -108,11 +110,15 @@ class Context:
 
     @cached_property
     def is_overview(self) -> bool:
-        """Whether the page sets out to list what there is."""
+        """Whether the page's author sets out to list what there is.
+
+        A generated table holds what its title says, and claims nothing of other backends.
+        """
         if self.diffusion is not None:
             return any(view.name in {"enum", "platforms"} for view in self.tables)
         enough = min(int(load("columns")["overview"]), len(self.facts.registry) // 2 + 1)
-        return len(self.mentioned) >= enough
+        text = self.page.own_text
+        return sum(self.displays.mentions(name, text) >= 0 for name in self.mentioned) >= enough
 
     def support_tables(self) -> Iterable[TableView]:
         """Tables of backends by feature."""
@@ -142,18 +148,94 @@ class Context:
             spot.column, message, claim, actual, tuple(evidence), certainty, condition,
             spot.end_column, fix, subject, self.facts.version or "",
         )  # fmt: skip
-        if not any(
-            (one.code, one.line, one.subject, one.claim)
-            == (finding.code, finding.line, finding.subject, finding.claim)
-            for one in self.findings
-        ):
+        if not any(same_claim(one, finding) for one in self.findings):
             self.findings.append(finding)
+
+    def by_family(
+        self, family: str | None, backend: str, check: Callable[[str | None], None]
+    ) -> None:
+        """Run a check of a claim on a backend for the family that the page tells.
+
+        Where it tells none, what is claimed may be meant of any that the backend serves: only
+        what is wrong of each is drift, and what is right of one is wrong under a condition.
+        """
+        served = [name for name in FAMILIES if backend in self.serving(name)]
+        if family is not None or len(served) < 2:
+            check(family or (served[0] if served else None))
+            return
+        kept, self.findings = self.findings, []
+        found: dict[str, list[DriftFinding]] = {}
+        for name in served:
+            check(name)
+            found[name], self.findings = self.findings, []
+        self.findings = kept
+        for one in _merged(found):
+            if not any(same_claim(one, other) for other in self.findings):
+                self.findings.append(one)
+
+    def serving(self, family: str) -> list[str]:
+        """Backends that serve models of a family."""
+        if family not in self._serving:
+            self._serving[family] = backends_of(self.facts, family)
+        return self._serving[family]
 
     def cell_fix(self, cell: Cell, new: str) -> PageFix | None:
         """A replacement of a cell's text, where the cell stands on one line."""
         if "\n" in cell.raw or cell.raw == new:
             return None
         return PageFix(cell.line, cell.column, cell.raw, new)
+
+
+def same_claim(one: DriftFinding, other: DriftFinding) -> bool:
+    """Whether two findings of a page are on one claim."""
+    return (one.code, one.line, one.subject, one.claim) == (
+        other.code, other.line, other.subject, other.claim,
+    )  # fmt: skip
+
+
+def _merged(found: dict[str, list[DriftFinding]]) -> Iterator[DriftFinding]:
+    """What was found for each family, as one: with the family where it isn't found for all."""
+    seen: list[DriftFinding] = []
+    for one in (one for findings in found.values() for one in findings):
+        if any(same_claim(one, other) for other in seen):
+            continue
+        seen.append(one)
+        alike = {
+            family: other
+            for family, findings in found.items()
+            for other in findings
+            if same_claim(one, other)
+        }
+        if len(alike) == len(found):
+            yield _of_all(alike)
+            continue
+        condition = " and ".join(filter(None, (one.condition, f"for {_titled(alike)} models")))
+        yield replace(
+            one, condition=condition, fix=None,
+            certainty="partial" if one.certainty == "proved" else one.certainty,
+            message=f"{one.message} (for {_titled(alike)} models; nothing here tells which are"
+            " meant)",
+        )  # fmt: skip
+
+
+def _of_all(alike: dict[str, DriftFinding]) -> DriftFinding:
+    """A finding that each family has, perhaps for reasons of its own."""
+    first = next(iter(alike.values()))
+    actual = dict.fromkeys(one.actual for one in alike.values())
+    if len(actual) > 1:
+        told = "; ".join(f"{one.actual} ({_titled([name])})" for name, one in alike.items())
+        first = replace(first, actual=told)
+    return replace(
+        first,
+        fix=first.fix if all(one.fix == first.fix for one in alike.values()) else None,
+        certainty=max((one.certainty for one in alike.values()), key=CERTAINTIES.index),
+        condition=" or ".join(dict.fromkeys(filter(None, (o.condition for o in alike.values())))),
+        evidence=tuple(dict.fromkeys(e for one in alike.values() for e in one.evidence)),
+    )
+
+
+def _titled(families: Iterable[str]) -> str:
+    return listed([name.upper() for name in families], "and")
 
 
 def names_in(displays: Displays, text: str, names: Iterable[str]) -> list[str]:

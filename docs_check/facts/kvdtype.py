@@ -99,7 +99,7 @@ def _allowing(
     """Refusals of every other backend (or dtype), which leave this one standing."""
     found = []
     for effect in facts.effects:
-        if effect.kind != "refuse" or (effect.family and family and effect.family != family):
+        if effect.kind != "refuse" or not effect.concerns(family):
             continue
         kv = terms(effect.condition, "kv_dtype")
         if not kv:
@@ -180,7 +180,7 @@ def _listed_for_a_phase(
 def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str) -> bool:
     """Whether some check is about this pair: a pair that nothing speaks of is not support."""
     for effect in facts.dtype_refusals:
-        if effect.family and family and effect.family != family:
+        if not effect.concerns(family):
             continue
         if prefill not in effect.backends or decode not in _lists(effect):
             continue
@@ -229,7 +229,7 @@ def restrictions(
     for effect in facts.effects:
         if backend not in effect.backends or not _looks_at_dtype(effect.condition):
             continue
-        if effect.family and family and effect.family != family:
+        if not effect.concerns(family):
             continue
         for dtype in group_values(facts, group):
             if effect.kind == "set" and effect.field == field:
@@ -369,10 +369,14 @@ def _other_family(name: str, family: str) -> bool:
     return other in parts and family not in parts
 
 
-def accepting(facts: CodeFacts, backend: str, dtypes: list[str]) -> Effect | None:
+def accepting(
+    facts: CodeFacts, backend: str, family: str | None, dtypes: list[str]
+) -> Effect | None:
     """A check on the backend's dtypes that admits one of these."""
     for effect in facts.effects:
         if effect.kind != "refuse" or backend not in effect.backends:
+            continue
+        if not effect.concerns(family):
             continue
         for term in terms(effect.condition, "kv_dtype"):
             if term.op == "not in" and set(map(str, term.values)) & set(dtypes):

@@ -102,6 +102,10 @@ class Effect:
     value: Any = None
     local: bool = False
 
+    def concerns(self, family: str | None) -> bool:
+        """Whether it may hold for models of a family, or of any where none is given."""
+        return self.family is None or family is None or self.family == family
+
 
 @dataclass(slots=True)
 class PageRule:

@@ -58,13 +58,13 @@ def draft_maps(facts: CodeFacts) -> list[DraftMap]:
 
 
 @remembered
-def refuses_speculation(facts: CodeFacts, backend: str) -> Effect | None:
-    """A check that refuses speculative decoding with a backend altogether."""
+def refuses_speculation(facts: CodeFacts, backend: str, family: str | None) -> Effect | None:
+    """A check that refuses speculative decoding with a backend and models of a family."""
     entry = facts.registry.get(backend)
     own_checks = entry.refusals if entry is not None else []
     checks: list[Effect] = [*facts.effects, *own_checks]
     for effect in checks:
-        if effect.kind != "refuse":
+        if effect.kind != "refuse" or not effect.concerns(family):
             continue
         own = entry is not None and effect in entry.refusals
         if not own and backend not in effect.backends:
@@ -83,7 +83,7 @@ def refuses_speculation(facts: CodeFacts, backend: str) -> Effect | None:
 @remembered
 def one_branch(facts: CodeFacts, backend: str, family: str | None) -> Support | None:
     """Whether a backend serves speculative decoding with topk = 1."""
-    refusal = refuses_speculation(facts, backend)
+    refusal = refuses_speculation(facts, backend, family)
     if refusal is not None:
         return Support("no", [refusal.place], refusal.message)
     maps = facts.draft_maps
@@ -162,6 +162,7 @@ def _refuses_many(
         if (
             effect.kind == "refuse"
             and backend in effect.backends
+            and effect.concerns(family)
             and any(t.op == ">" and t.values == (1,) for t in terms(effect.condition, "topk"))
             and not terms(effect.condition, "page_size")
         ):

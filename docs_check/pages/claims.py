@@ -17,12 +17,16 @@ _YES = re.compile(r"✅|✔|☑|^yes\b|^supported\b", re.I)
 _NO = re.compile(r"❌|✖|✗|^no\b(?!\w)|^unsupported\b|not supported", re.I)
 _PARTIAL = re.compile(r"⚠|🟡|^partial", re.I)
 _NONE = re.compile(r"^(n/?a|-|–|—)$", re.I)
-_NUMBERS = re.compile(r"^\{?\s*\d+(?:\s*(?:,|/|or|and|\|)\s*(?:or\s*)?\d+)*(?:\s*\})?")
+_FOOTNOTE = re.compile(r"(?<=\S)\s*\[\^?\w{1,3}(?:,\s*\w{1,3})*\]")
+_LIST = re.compile(r"\{?\s*\d+(?:\s*(?:,|/|or|and|\|)\s*(?:or\s*)?\d+)*(?:\s*\})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a cell says: yes, no, partial, none, numbers or text, and what stands behind it."""
+    """What a cell says: yes, no, partial, none, numbers or text, and what stands behind it.
+
+    Of a footnote the note has the sign alone: that there is one says that there is more to know.
+    """
 
     value: str
     numbers: tuple[int, ...] = ()
@@ -75,9 +79,25 @@ def read_mark(text: str) -> Mark:
         return Mark("yes", (), (inside[1] if inside else rest).strip())
     if _NONE.match(text):
         return Mark("none")
-    if _NUMBERS.match(text):
-        return Mark("numbers", tuple(int(part) for part in re.findall(r"\d+", text)))
+    bare = _FOOTNOTE.sub("", text)
+    numbers = _LIST.match(bare)
+    if numbers:
+        # What stands behind a list is about it, and no part of it.
+        own = tuple(int(part) for part in re.findall(r"\d+", numbers[0]))
+        notes = [bare[numbers.end() :].strip(), *map(str.strip, _FOOTNOTE.findall(text))]
+        return Mark("numbers", own, " ".join(filter(None, notes)))
     return Mark("text", (), text)
+
+
+def with_numbers(raw: str, mark: Mark, new: str) -> str:
+    """A cell's source with its list of numbers replaced and what stands behind it kept.
+
+    Where the list is not written in one piece, the source stays as it is.
+    """
+    match = _LIST.search(raw)
+    if match is None or tuple(map(int, re.findall(r"\d+", match[0]))) != mark.numbers:
+        return raw
+    return raw[: match.start()] + new + raw[match.end() :]
 
 
 def _page_numbers(text: str) -> tuple[int, ...]:
@@ -99,6 +119,16 @@ def read_tables(page: Page, displays: Displays) -> list[TableView]:
         if view is not None:
             found.append(view)
     return found
+
+
+def named_family(*texts: str) -> str | None:
+    """The family that the first of some texts names, where it names one and not several."""
+    patterns: dict[str, str] = load("columns")["families"]
+    for text in texts:
+        found = [name for name, pattern in patterns.items() if re.search(pattern, text)]
+        if len(found) == 1:
+            return found[0]
+    return None
 
 
 def _read(table: Table, displays: Displays) -> TableView | None:
@@ -124,11 +154,9 @@ def _read(table: Table, displays: Displays) -> TableView | None:
         features = {feature for _, feature, _, _ in columns}
         if not columns or (needs and not features & set(needs)):
             continue
-        family = next(
-            (name for name, pattern in load("columns")["families"].items()
-             if re.search(pattern, above)),
-            None,
-        )  # fmt: skip
+        family = table.marked if table.marked in load("columns")["families"] else None
+        if family is None:
+            family = named_family(table.caption, table.lead, *reversed(table.section))
         rows = []
         for row in table.rows:
             if not row:

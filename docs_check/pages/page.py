@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .marks import Marked, marked
 from .tables import Cell, Table, html_tables, markdown_cells
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
@@ -80,6 +81,7 @@ class Page:
     text: str
     blocks: list[Block] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    generated: list[Marked] = field(default_factory=list)
     _lines: list[str] | None = None
 
     @property
@@ -88,6 +90,19 @@ class Page:
         if self._lines is None:
             self._lines = self.text.split("\n")
         return self._lines
+
+    @property
+    def own_text(self) -> str:
+        """The text with what `docs generate` wrote blanked out: what its author says."""
+        return _without(self.text, self.generated)
+
+    def marked_at(self, line: int) -> str:
+        """The family that marks around a line name, or an empty string."""
+        for part in self.generated:
+            first, last = (self.text.count("\n", 0, place) + 1 for place in (part.start, part.end))
+            if first < line < last:
+                return part.family
+        return ""
 
     def headings(self) -> Iterator[Block]:
         """Every heading."""
@@ -116,7 +131,7 @@ def read_page(path: Path, shown: str | None = None) -> Page:
 def parse_page(path: str, text: str) -> Page:
     """Cut a page's text."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
-    page = Page(path, text)
+    page = Page(path, text, generated=marked_parts(text))
     masked = _FRONT_MATTER.sub(lambda match: _blank(match[0]), text)
     masked = _outside_fences(masked, _without_comments)
     tables, masked = html_tables(masked, [match.span() for match in _FENCE.finditer(masked)])
@@ -125,6 +140,17 @@ def parse_page(path: str, text: str) -> Page:
     _Reader(page, masked).read()
     _place_tables(page)
     return page
+
+
+def marked_parts(text: str) -> list[Marked]:
+    """What stands between the marks of `docs generate` in a page's text."""
+    return marked(text, [match.span() for match in _FENCE.finditer(text)])
+
+
+def _without(text: str, parts: list[Marked]) -> str:
+    for part in parts:
+        text = text[: part.start] + _blank(text[part.start : part.end]) + text[part.end :]
+    return text
 
 
 def _without_comments(text: str) -> str:
@@ -305,6 +331,7 @@ def _place_tables(page: Page) -> None:
     """Give each table its section and the text right above it."""
     page.tables.sort(key=lambda table: table.line)
     for table in page.tables:
+        table.marked = page.marked_at(table.line)
         above = [block for block in page.blocks if block.line < table.line and block.lines]
         if above:
             last = above[-1]

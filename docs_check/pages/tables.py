@@ -13,6 +13,7 @@ _TABLE = re.compile(r"<table\b", re.I)
 _TABLE_END = re.compile(r"</table\s*>", re.I)
 _JSX = re.compile(r"=\s*\{")
 _TAG = re.compile(r"<[^<>]*>")
+_RAISED = re.compile(r"(?=<sup\b)", re.I)
 _CODE = re.compile(r"`+([^`]*?)`+")
 
 
@@ -44,7 +45,13 @@ class Cell:
 
 @dataclass(slots=True)
 class Table:
-    """A table with its header row, and what stands above it."""
+    """A table with its header row, and what stands above it.
+
+    Attributes:
+        section: the headings above it, outermost first; lead: the text right above it.
+        caption: of an HTML table.
+        marked: the family that marks of `docs generate` around it name.
+    """
 
     header: list[Cell]
     rows: list[list[Cell]]
@@ -54,6 +61,8 @@ class Table:
     lead: str = ""
     lead_line: int = 0
     heading_line: int = 0
+    caption: str = ""
+    marked: str = ""
 
     def titles(self) -> list[str]:
         """Header texts."""
@@ -62,7 +71,7 @@ class Table:
 
 def plain(raw: str) -> str:
     """Text without tags, entities, emphasis and code marks."""
-    text = html.unescape(_TAG.sub("", raw))
+    text = html.unescape(_TAG.sub("", _RAISED.sub(" ", raw)))  # a raised 2 makes no 32 of a 3
     text = re.sub(r"`+", "", text)
     text = text.replace("**", "")
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
@@ -146,6 +155,8 @@ class _TableParser(HTMLParser):
         self.rows: list[list[Cell]] = []
         self.row: list[Cell] | None = None
         self.opened: tuple[int, bool] | None = None
+        self.caption_at = -1
+        self.caption = ""
         self.depth = 0
 
     def _offset(self) -> int:
@@ -157,7 +168,9 @@ class _TableParser(HTMLParser):
             self.depth += 1
         if self.depth != 1:
             return
-        if tag == "tr":
+        if tag == "caption":
+            self.caption_at = self._offset() + len(self.get_starttag_text() or "")
+        elif tag == "tr":
             self._end_row()
             self.row = []
         elif tag in {"td", "th"}:
@@ -172,6 +185,8 @@ class _TableParser(HTMLParser):
             elif tag == "tr":
                 self._end_cell(self._offset())
                 self._end_row()
+            elif tag == "caption" and self.caption_at >= 0:
+                self.caption = plain(self.source[self.caption_at : self._offset()])
         if tag == "table":
             self.depth -= 1
 
@@ -204,7 +219,8 @@ class _TableParser(HTMLParser):
         self._end_row()
         if not self.header and self.rows:
             self.header = self.rows.pop(0)
-        return Table(self.header, self.rows, self.line, self.line + self.source.count("\n"))
+        end_line = self.line + self.source.count("\n")
+        return Table(self.header, self.rows, self.line, end_line, caption=self.caption)
 
 
 def markdown_cells(source: str, line: int) -> list[Cell]:

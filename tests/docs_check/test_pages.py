@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from attn_lint.docs_check.launches import commands
 from attn_lint.docs_check.names import Displays
-from attn_lint.docs_check.pages.claims import Mark, read_mark
+from attn_lint.docs_check.pages.claims import Mark, read_mark, with_numbers
 from attn_lint.docs_check.pages.page import parse_page
+from attn_lint.docs_check.pages.tables import plain
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,12 +123,36 @@ def test_a_placeholder_leaves_a_launch_open() -> None:
         ("16, 32 or 64", Mark("numbers", (16, 32, 64))),
         ("16/32/64", Mark("numbers", (16, 32, 64))),
         ("{32, 64}", Mark("numbers", (32, 64))),
+        ("128 [6]", Mark("numbers", (128,), "[6]")),
+        ("128[^6]", Mark("numbers", (128,), "[^6]")),
+        ("64 [1] or 128 [2, 3]", Mark("numbers", (64, 128), "[1] [2, 3]")),
+        ("128 (SM100)", Mark("numbers", (128,), "(SM100)")),
+        ("32 or 64, as on SM90", Mark("numbers", (32, 64), ", as on SM90")),
+        ("128 ¹", Mark("numbers", (128,), "¹")),
+        ("⚠️ [2]", Mark("partial", (), "2]")),
         ("some words", Mark("text", (), "some words")),
         ("Normal", Mark("text", (), "Normal")),
     ],
 )
 def test_marks(text: str, mark: Mark) -> None:
     assert read_mark(text) == mark
+
+
+@pytest.mark.parametrize(
+    ("raw", "numbers", "new"),
+    [
+        ("128<sup>6</sup>", (128,), "64 or 32<sup>6</sup>"),
+        ("**128** [6](#notes)", (128,), "**64 or 32** [6](#notes)"),
+        ("16, 128 [6]", (16, 128), "64 or 32 [6]"),
+        ("{16, 128} (Hopper 90)", (16, 128), "64 or 32 (Hopper 90)"),
+        # Not in one piece: nothing that could be replaced.
+        ("<code>16</code> or <code>128</code>", (16, 128), None),
+    ],
+)
+def test_numbers_and_what_is_behind_them(raw: str, numbers: tuple[int, ...], new: str) -> None:
+    mark = read_mark(plain(raw))
+    assert (mark.value, mark.numbers) == ("numbers", numbers)
+    assert with_numbers(raw, mark, "64 or 32") == (new or raw)
 
 
 def test_display_names() -> None:

@@ -9,10 +9,11 @@ Example: ✅ for FP4 with `trtllm_mla`, which an earlier check restricts to fp8_
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from ...facts import kvdtype
 from ...facts.model import Support
-from ...pages.claims import TableView, read_mark
+from ...pages.claims import TableView, named_family, read_mark
 from ...pages.page import Block
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
@@ -33,9 +34,10 @@ def check(context: Context) -> None:
                 continue
             for feature, group, cell in row.cells:
                 if feature == "kv_dtype" and group:
-                    if re.search(r"required|only", read_mark(cell.text).note, re.I):
-                        _required(context, view, row.target, row.name.text, group, Spot.of(cell))
-                    _cell(context, view, row.target, row.name.text, group, cell)
+                    check_cell = partial(
+                        _cell, context, view, row.target, row.name.text, group, cell
+                    )
+                    context.by_family(view.family, row.target, check_cell)
 
 
 def _statement(context: Context, block: Block) -> None:
@@ -46,19 +48,17 @@ def _statement(context: Context, block: Block) -> None:
         backend = context.backend_named(head) if match else None
         if match is None or backend is None:
             continue
-        family = "mla" if "MLA" in head else None
         spot = Spot(line.number, line.column + len(head) + 1 + match.start())
-        _required(context, None, backend, head, match[1], spot, family)
+        check_text = partial(_required, context, backend, head, match[1], spot)
+        context.by_family(named_family(head), backend, check_text)
 
 
 def _required(
-    context: Context, view: TableView | None, backend: str, shown: str, group: str, spot: Spot,
-    family: str | None = None,
-) -> None:  # fmt: skip
+    context: Context, backend: str, shown: str, group: str, spot: Spot, family: str | None
+) -> None:
     """A dtype said to be required, where nothing refuses the others."""
     facts = context.facts
     flag = facts.flags.get(facts.scan["kv_dtype_flag"])
-    family = view.family if view is not None else family
     others = [str(value) for value in (flag.values() if flag else []) if group not in str(value)]
     open_ = [
         dtype for dtype in others
@@ -66,7 +66,7 @@ def _required(
     ]  # fmt: skip
     if not others or not open_:
         return
-    accepting = kvdtype.accepting(facts, backend, open_)
+    accepting = kvdtype.accepting(facts, backend, family, open_)
     if accepting is None:
         return
     context.report(
@@ -103,17 +103,20 @@ def _column(context: Context, view: TableView) -> None:
 
 
 def _cell(
-    context: Context, view: TableView, backend: str, shown: str, group: str, cell: Cell
-) -> None:
+    context: Context, view: TableView, backend: str, shown: str, group: str, cell: Cell,
+    family: str | None,
+) -> None:  # fmt: skip
     mark = read_mark(cell.text)
+    if re.search(r"required|only", mark.note, re.I):
+        _required(context, backend, shown, group, Spot.of(cell), family)
     if mark.value not in {"yes", "no"}:
         return
     support, partners = kvdtype.support(
-        context.facts, backend, view.family, group, claimed=mark.value == "yes"
+        context.facts, backend, family, group, claimed=mark.value == "yes"
     )
     label = f"{group.upper()} KV cache"
     if mark.value == "yes" and (support is None or support.value == "yes"):
-        _restricted(context, view, cell, backend, shown, group)
+        _restricted(context, cell, backend, shown, group, family)
     if support is None or support.value == mark.value:
         return
     if mark.value == "yes" and support.value == "no":
@@ -143,10 +146,10 @@ def _cell(
 
 
 def _restricted(
-    context: Context, view: TableView, cell: Cell, backend: str, shown: str, group: str
+    context: Context, cell: Cell, backend: str, shown: str, group: str, family: str | None
 ) -> None:
     """Dtypes of the group that some machines refuse, or that change the backend."""
-    for limit in kvdtype.restrictions(context.facts, backend, view.family, group):
+    for limit in kvdtype.restrictions(context.facts, backend, family, group):
         if limit.dtype in cell.text:
             continue
         context.report(

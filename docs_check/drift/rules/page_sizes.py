@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import html
 import re
+from functools import partial
 
 from ...facts.conditions import say
 from ...facts.model import PageRule
 from ...facts.paging import allowed_sizes, native_paging, rules_for
-from ...pages.claims import TableView, read_mark
+from ...pages.claims import Mark, read_mark, with_numbers
 from ...pages.page import Block, Line
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot, listed
@@ -32,24 +33,25 @@ def check(context: Context) -> None:
         for row in view.rows:
             cell = row.get("page_size")
             if cell is not None and row.target is not None:
-                _cell(context, view, row.target, row.name.text, cell)
+                check_cell = partial(_cell, context, row.target, row.name.text, cell)
+                context.by_family(view.family, row.target, check_cell)
     for block in context.page.prose():
         _text(context, block)
 
 
-def _cell(context: Context, view: TableView, backend: str, shown: str, cell: Cell) -> None:
+def _cell(context: Context, backend: str, shown: str, cell: Cell, family: str | None) -> None:
     mark = read_mark(cell.text)
-    found = allowed_sizes(context.facts, backend, view.family)
+    found = allowed_sizes(context.facts, backend, family)
     spot = Spot.of(cell)
     if mark.value == "numbers":
         if found is not None:
             sizes, rule, condition = found
             fix = None
             if not condition:
-                fix = context.cell_fix(cell, listed(sizes))
-            _compare(context, spot, shown, backend, mark.numbers, sizes, rule, fix)
+                fix = context.cell_fix(cell, with_numbers(cell.raw, mark, listed(sizes)))
+            _compare(context, spot, shown, backend, mark, sizes, rule, fix)
         else:
-            _unbound(context, view, backend, shown, cell, mark.numbers)
+            _unbound(context, family, backend, shown, cell, mark.numbers)
     elif mark.value == "yes" and not mark.note:
         if found is not None and not found[2]:
             sizes, rule, _ = found
@@ -62,7 +64,7 @@ def _cell(context: Context, view: TableView, backend: str, shown: str, cell: Cel
                 condition=f"page size is {listed(sizes)}", subject=backend,
             )  # fmt: skip
         elif found is None:
-            native = native_paging(context.facts, backend, view.family)
+            native = native_paging(context.facts, backend, family)
             if native is not None and native.value == "no":
                 context.report(
                     INFO, spot,
@@ -70,8 +72,8 @@ def _cell(context: Context, view: TableView, backend: str, shown: str, cell: Cel
                     claim=f"{shown} pages natively", actual=native.why,
                     places=native.places, certainty="review", subject=backend,
                 )  # fmt: skip
-    elif mark.value == "none" and view.family == "mla" and found is None:
-        native = native_paging(context.facts, backend, view.family)
+    elif mark.value == "none" and family == "mla" and found is None:
+        native = native_paging(context.facts, backend, family)
         if native is not None and native.value == "yes":
             context.report(
                 INFO, spot,
@@ -82,21 +84,21 @@ def _cell(context: Context, view: TableView, backend: str, shown: str, cell: Cel
 
 
 def _unbound(
-    context: Context, view: TableView, backend: str, shown: str, cell: Cell,
+    context: Context, family: str | None, backend: str, shown: str, cell: Cell,
     numbers: tuple[int, ...],
 ) -> None:  # fmt: skip
     """A cell with numbers where the code has no rule for this backend and family."""
-    rules = rules_for(context.facts, backend, view.family)
+    rules = rules_for(context.facts, backend, family)
     defaults = [rule for rule in rules if rule.outcome == "default" and not rule.condition]
     if defaults:
         _default_only(context, Spot.of(cell), shown, backend, numbers, defaults[0])
         return
-    native = native_paging(context.facts, backend, view.family)
+    native = native_paging(context.facts, backend, family)
     if native is not None and native.value == "yes":
         context.report(
             INFO, Spot.of(cell),
             message=f"{shown}: nothing in the code binds the page size to {listed(numbers)}"
-            f" ({view.family or 'any'} models); {native.why}",
+            f" ({family or 'any'} models); {native.why}",
             claim=f"{shown} takes page size {listed(numbers)}",
             actual="no rule on its page size", places=native.places, certainty="review",
             subject=backend,
@@ -104,7 +106,7 @@ def _unbound(
 
 
 def _compare(
-    context: Context, spot: Spot, shown: str, backend: str, stated: tuple[int, ...],
+    context: Context, spot: Spot, shown: str, backend: str, mark: Mark,
     sizes: tuple[int, ...], rule: PageRule, fix: PageFix | None,
 ) -> None:  # fmt: skip
     # `Ascend (NPU)`: that the machine is one of these goes without saying.
@@ -115,6 +117,7 @@ def _compare(
             if not own or any(context.facts.machines.holds(term, m) is not True for m in own)
         )
     )  # fmt: skip
+    stated = mark.numbers
     if set(stated) != set(sizes):
         context.report(
             INFO, spot,
@@ -125,7 +128,7 @@ def _compare(
             places=[rule.place], certainty="partial" if condition else "proved",
             condition=condition, fix=fix, subject=backend,
         )  # fmt: skip
-    elif condition:
+    elif condition and not mark.note:
         context.report(
             INFO, spot, severity="info",
             message=f"{shown} page size {listed(stated)} holds only if {condition}",
@@ -194,15 +197,24 @@ def _statement(
     context: Context, line: Line, shown: str, backend: str, stated: str, family: str | None,
     at: int = -1,
 ) -> None:  # fmt: skip
-    numbers = tuple(int(part) for part in re.findall(r"\d+", stated))
-    if not numbers:
+    if not re.search(r"\d", stated):
         return
+    # What is said of a backend that serves both below a heading on one may be meant in general.
     own = family if "MLA" in shown or backend not in _both(context) else None
-    found = allowed_sizes(context.facts, backend, own)
+    check_text = partial(_sizes_in_text, context, line, shown, backend, stated, at)
+    context.by_family(own, backend, check_text)
+
+
+def _sizes_in_text(
+    context: Context, line: Line, shown: str, backend: str, stated: str, at: int,
+    family: str | None,
+) -> None:  # fmt: skip
+    numbers = tuple(int(part) for part in re.findall(r"\d+", stated))
+    found = allowed_sizes(context.facts, backend, family)
     raw_at = line.text.find(stated) if at < 0 else line.text.find(stated, max(at - 40, 0))
     spot = Spot(line.number, line.column + max(raw_at, 0), line.column + raw_at + len(stated))
     if found is None:
-        rules = rules_for(context.facts, backend, own)
+        rules = rules_for(context.facts, backend, family)
         defaults = [rule for rule in rules if rule.outcome == "default" and not rule.condition]
         if defaults and re.search(r"fixed|cannot|only|require", line.text):
             _default_only(context, spot, shown, backend, numbers, defaults[0])
@@ -218,7 +230,7 @@ def _statement(
                 line.number, line.column + position, core, separator.join(map(str, sizes))
             )
     if set(numbers) != set(sizes):
-        _compare(context, spot, shown, backend, numbers, sizes, rule, fix)
+        _compare(context, spot, shown, backend, Mark("numbers", numbers), sizes, rule, fix)
 
 
 def _both(context: Context) -> set[str]:

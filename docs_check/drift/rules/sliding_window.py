@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ...facts.features import sliding_window, window_limits
 from ...facts.model import Support
-from ...pages.claims import read_mark
+from ...pages.claims import RowView, read_mark
+from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
 
 Ask = Callable[[str, str | None], Support | None]
@@ -43,25 +45,32 @@ def simple_feature(
             cell = row.get(feature)
             if cell is None or row.target is None:
                 continue
-            mark = read_mark(cell.text)
-            if mark.value not in {"yes", "no"}:
-                continue
-            support = ask(row.target, view.family)
-            if support is None or support.value == mark.value:
-                continue
-            if support.value == "yes" and limits is not None:
-                condition = limits(row.target, view.family)
-                if condition:
-                    support = replace(support, condition=condition, certainty="partial")
-            old, new = ("✅", "❌") if mark.value == "yes" else ("❌", "✅")
-            context.report(
-                info, Spot.of(cell),
-                message=f"{row.name.text}: {label} is “{cell.text}” here; in the code"
-                f" {support.why}" + (f" {support.condition}" if support.condition else ""),
-                claim=f"{row.name.text}: {label} is “{cell.text}”", actual=support.why,
-                places=support.places, certainty=support.certainty,
-                condition=support.condition,
-                fix=None if support.condition
-                else context.cell_fix(cell, cell.raw.replace(old, new)),
-                subject=row.target,
-            )  # fmt: skip
+            check_cell = partial(_cell, context, info, label, ask, limits, row, row.target, cell)
+            context.by_family(view.family, row.target, check_cell)
+
+
+def _cell(
+    context: Context, info: RuleInfo, label: str, ask: Ask, limits: Limits | None, row: RowView,
+    backend: str, cell: Cell, family: str | None,
+) -> None:  # fmt: skip
+    mark = read_mark(cell.text)
+    if mark.value not in {"yes", "no"}:
+        return
+    support = ask(backend, family)
+    if support is None or support.value == mark.value:
+        return
+    if support.value == "yes" and limits is not None:
+        condition = limits(backend, family)
+        if condition:
+            support = replace(support, condition=condition, certainty="partial")
+    old, new = ("✅", "❌") if mark.value == "yes" else ("❌", "✅")
+    context.report(
+        info, Spot.of(cell),
+        message=f"{row.name.text}: {label} is “{cell.text}” here; in the code"
+        f" {support.why}" + (f" {support.condition}" if support.condition else ""),
+        claim=f"{row.name.text}: {label} is “{cell.text}”", actual=support.why,
+        places=support.places, certainty=support.certainty,
+        condition=support.condition,
+        fix=None if support.condition else context.cell_fix(cell, cell.raw.replace(old, new)),
+        subject=backend,
+    )  # fmt: skip

@@ -9,14 +9,24 @@ Example: topk > 1 for `fa4`, which holds at page size 1 only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ...facts import linear
+from ...facts.code import CodeFacts
 from ...facts.model import Certainty, Support
 from ...facts.speculation import many_branches, one_branch
 from ...pages.claims import Mark, TableView, read_mark
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
 
+Ask = Callable[[CodeFacts, str, str | None], Support | None]
+
 INFO = RuleInfo("DOC106", "speculative-topk", "spec-topk", "warning")
+_COLUMNS: dict[str, tuple[str, Ask]] = {
+    "topk_one": ("topk = 1", one_branch),
+    "topk_many": ("topk > 1", many_branches),
+}
 
 
 def check(context: Context) -> None:
@@ -26,21 +36,22 @@ def check(context: Context) -> None:
             if row.target is None:
                 continue
             for feature, _, cell in row.cells:
-                if feature == "topk_one":
-                    support = one_branch(context.facts, row.target, view.family)
-                    _judge(context, row.target, row.name.text, "topk = 1", cell, support)
-                elif feature == "topk_many":
-                    support = many_branches(context.facts, row.target, view.family)
-                    _judge(context, row.target, row.name.text, "topk > 1", cell, support)
+                if feature in _COLUMNS:
+                    check_cell = partial(
+                        _judge, context, row.target, row.name.text, cell, *_COLUMNS[feature]
+                    )
+                    context.by_family(view.family, row.target, check_cell)
     for view in context.tables:
         if view.name == "linear":
             _verify(context, view)
 
 
 def _judge(
-    context: Context, backend: str, shown: str, what: str, cell: Cell, support: Support | None
-) -> None:
+    context: Context, backend: str, shown: str, cell: Cell, what: str, ask: Ask,
+    family: str | None,
+) -> None:  # fmt: skip
     mark = read_mark(cell.text)
+    support = ask(context.facts, backend, family)
     if support is None:
         return
     message = _difference(mark, support, shown, what)
