@@ -407,7 +407,8 @@ class Statements:
                     entry = found.setdefault(key, (finding, []))
                     if context not in entry[1]:
                         entry[1].append(context)
-        for finding, where in found.values():
+        for first, where in found.values():
+            finding = replaced(first, message=_for_models(first.message, where))
             if len(where) == len(contexts) and (exact or not self._is_bound(finding, where[0])):
                 kept.append(replaced(finding, has=None))
             else:
@@ -415,6 +416,17 @@ class Statements:
         return sorted(
             kept, key=lambda finding: (not finding.certain, SEVERITIES.index(finding.severity))
         )
+
+
+def _for_models(message: str, where: list[Context]) -> str:
+    """A message that names the model of its first context, in words that suit all of them."""
+    models = [context.judgement.model for context in where]
+    names = [model.traits["arch"] for model in models if model is not None]
+    if len(set(names)) < 2:
+        return message
+    if message.startswith(names[0]):
+        return f"The model{message.removeprefix(names[0])}"
+    return message.replace(names[0], "the model")
 
 
 def _conditional(finding: Finding, where: list[Context], contexts: list[Context]) -> Finding:

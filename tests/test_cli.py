@@ -331,6 +331,17 @@ def test_an_own_option_that_is_mistyped_is_named(
     assert "own option" not in out
 
 
+def test_a_reason_of_several_families_names_no_model_of_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = run(capsys, "--attention-backend", "fa3", "--output-format", "json")
+    told = [one for one in json.loads(out)["findings"] if one["code"] == "ATT201"]
+    assert [one["message"] for one in told if len(one["families"]) > 1]
+    for one in told:
+        named = re.findall(r"\w+For(?:CausalLM|ConditionalGeneration)", one["message"])
+        assert bool(named) is (len(one["families"]) == 1), one
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)
