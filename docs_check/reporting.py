@@ -39,8 +39,8 @@ def as_text(report: Report, paint: Painter = plain, *, verbose: bool = False) ->
         evidence = finding.evidence if verbose else finding.evidence[:2]
         lines += [f"        {paint('dim', str(one))}" for one in evidence]
         if finding.certainty == "partial":
-            condition = finding.condition or "holds under a condition only"
-            lines.append(f"  {paint('dim', 'when')}  {condition}")
+            condition = finding.condition or "under a condition"
+            lines.append(f"  {paint('dim', 'true')}  {condition}")
         elif finding.certainty == "review":
             lines.append(f"  {paint('dim', 'sure')}  no: a person should look")
         if finding.fix is not None:

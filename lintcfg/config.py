@@ -193,14 +193,27 @@ class _Source:
             )
         return found
 
+    def entry_error(
+        self, message: str, tables: tuple[str, ...], number: int, key: str = ""
+    ) -> ConfigError:
+        """An error at an entry of an array of tables, or at a key of the entry."""
+        from .toml_places import entry_line
+
+        line = entry_line("\n".join(self.lines), (*self.within, *tables), number, key)
+        return ConfigError(f"{self.path}:{line}: {message}" if line else f"{self.path}: {message}")
+
     def unknown(self, key: str, known: tuple[str, ...], *tables: str) -> ConfigError:
         """An unknown key, with what was probably meant."""
-        import difflib
+        return self.error(_unknown(key, known, *tables), *tables, key)
 
-        close = difflib.get_close_matches(key, known, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
-        place = f" in {'.'.join(tables)}" if tables else ""
-        return self.error(f"unknown key {key!r}{place}{hint}", *tables, key)
+
+def _unknown(key: str, known: tuple[str, ...], *tables: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    place = f" in {'.'.join(tables)}" if tables else ""
+    return f"unknown key {key!r}{place}{hint}"
 
 
 def place(path: str, *keys: str) -> str:
@@ -329,13 +342,21 @@ def _docs(table: dict[str, Any], source: _Source) -> dict[str, Any]:
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise source.error("docs.accept is a list of tables", "docs", "accept")
     for number, entry in enumerate(entries, 1):
-        place = f"docs.accept {number}"
-        for key, value in entry.items():
-            if key not in _ACCEPT_KEYS:
-                raise source.unknown(key, _ACCEPT_KEYS, "docs", "accept")
-            if not isinstance(value, str):
-                raise source.error(f"{place}: {key} takes a string, not {_kind(value)}", "docs")
-        for key in ("code", "reason"):
-            if not entry.get(key, "").strip():
-                raise source.error(f"{place}: {key} is missing", "docs", "accept")
+        _accepted(entry, number, source)
     return table
+
+
+def _accepted(entry: dict[str, Any], number: int, source: _Source) -> None:
+    tables, name = ("docs", "accept"), f"docs.accept {number}"
+    for key, value in entry.items():
+        if key not in _ACCEPT_KEYS:
+            message = _unknown(key, _ACCEPT_KEYS, *tables)
+            raise source.entry_error(message, tables, number, key)
+        if not isinstance(value, str):
+            message = f"{name}: {key} takes a string, not {_kind(value)}"
+            raise source.entry_error(message, tables, number, key)
+    for key in ("code", "reason"):
+        if not entry.get(key, "").strip():
+            state = "empty" if key in entry else "missing"
+            where = key if key in entry else ""
+            raise source.entry_error(f"{name}: {key} is {state}", tables, number, where)

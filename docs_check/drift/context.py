@@ -209,7 +209,9 @@ def _merged(found: dict[str, list[DriftFinding]]) -> Iterator[DriftFinding]:
         if len(alike) == len(found):
             yield _of_all(alike)
             continue
-        condition = " and ".join(filter(None, (one.condition, f"for {_titled(alike)} models")))
+        condition = f"for {_titled(name for name in found if name not in alike)} models"
+        if one.condition:
+            condition += f", and {one.condition} for {_titled(alike)} models"
         yield replace(
             one, condition=condition, fix=None,
             certainty="partial" if one.certainty == "proved" else one.certainty,
@@ -242,6 +244,12 @@ def names_in(displays: Displays, text: str, names: Iterable[str]) -> list[str]:
     """Those of some names that a text mentions, in its order."""
     found = [(displays.mentions(name, text), name) for name in names]
     return [name for place, name in sorted(found) if place >= 0]
+
+
+def with_value(shown: str, name: str) -> str:
+    """What a page calls a backend, with the value that it stands for where that is another."""
+    same = re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shown)
+    return f"`{shown}`" if same else f"`{shown}` ({name})"
 
 
 def listed(values: Iterable[Any], last: str = "or") -> str:

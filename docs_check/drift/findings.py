@@ -18,6 +18,13 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CERTAINTIES: tuple[Certainty, ...] = ("proved", "partial", "review")
 
 
+def unless(condition: str) -> str:
+    """Where a claim is true that denies what the code serves under a condition."""
+    if condition.startswith("except that "):
+        return condition.replace("except that", "where", 1)
+    return f"except {condition.removesuffix(' only')}" if condition else ""
+
+
 @dataclass(frozen=True, slots=True)
 class PageFix:
     """A replacement in one line of a page: columns are 1-based, the end is exclusive."""
@@ -38,6 +45,7 @@ class DriftFinding:
         claim: what the page says, in words; actual: what the code says.
         evidence: places in the source.
         certainty: proved; partial (true only under `condition`); review (a person should look).
+        condition: the end of a sentence that begins “the claim is true”: `on Hopper`, `if …`.
         fix: a replacement, where there is one right value.
     """
 

@@ -137,9 +137,8 @@ def _hybrid(
     if partners:
         return Support(
             "partial", [first.place],
-            f"only as {phase} backend, with {' or '.join(partners)} for decode"
-            f" ({', '.join(dtype for dtype in dtypes if dtype in takes)})",
-            f"{backend} serves {phase} and {' or '.join(partners)} decodes",
+            f"the checks admit it so ({', '.join(dtype for dtype in dtypes if dtype in takes)})",
+            f"for {phase}, with {' or '.join(partners)} as decode backend",
         ), partners  # fmt: skip
     listed = _listed_for_a_phase(facts, backend, family, dtypes)
     if listed is not None:
@@ -212,10 +211,14 @@ def refused_by(
 
 @dataclass(slots=True)
 class Restriction:
-    """A dtype of a supported group that a backend does not take everywhere."""
+    """A dtype of a supported group that a backend does not take everywhere.
+
+    `told` says so as a sentence, `where` says with what, and on which machines.
+    """
 
     dtype: str
     told: str
+    where: str
     place: Place
     machines: bool = False
 
@@ -237,8 +240,9 @@ def restrictions(
                 if other is None or other == backend:
                     continue
                 if _holds(facts, effect.condition, backend, backend, family, dtype) is True:
-                    told = f"with {dtype} the backend becomes {other}"
-                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place))
+                    where = f"with {dtype}"
+                    told = f"{where} the backend becomes {other}"
+                    found.setdefault((dtype, told), Restriction(dtype, told, where, effect.place))
             elif effect.kind == "refuse":
                 refused = [
                     machine
@@ -246,8 +250,10 @@ def restrictions(
                     if _holds(facts, effect.condition, backend, backend, family, dtype, machine)
                 ]
                 if 0 < len(refused) < len(facts.machines.classes):
-                    told = f"{dtype} is refused{_phase(effect)} on {facts.machines.titles(refused)}"
-                    found.setdefault((dtype, told), Restriction(dtype, told, effect.place, True))
+                    rest = f"{_phase(effect)} on {facts.machines.titles(refused)}"
+                    told, where = f"{dtype} is refused{rest}", f"with {dtype}{rest}"
+                    limit = Restriction(dtype, told, where, effect.place, machines=True)
+                    found.setdefault((dtype, told), limit)
     return list(found.values())
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from attn_lint.docs_check.drift.engine import check_pages
-from attn_lint.docs_check.drift.findings import DriftFinding
+from attn_lint.docs_check.drift.findings import DriftFinding, Report
 from attn_lint.docs_check.facts.code import CodeFacts
 from attn_lint.docs_check.facts.diffusion import DiffusionFacts
 from attn_lint.docs_check.listing import listing
 from attn_lint.docs_check.pages.page import parse_page
+from attn_lint.docs_check.reporting import as_text
 from attn_lint.docs_check.source.tree import SourceTree
 
+_PREPOSITIONS = "apart from|as|at|except|for|if|in|of|on|under|unless|where|with"
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "docs"
 TREES = FIXTURES / "trees"
 MODERN = TREES / "modern"
@@ -32,6 +35,27 @@ def facts(path: Path = MODERN) -> CodeFacts:
 def drift(text: str, path: Path = MODERN, name: str = "page.mdx") -> list[DriftFinding]:
     """Findings of a page given as text."""
     return check_pages(source(path), [parse_page(name, text)])
+
+
+def ill_worded(found: list[DriftFinding]) -> list[str]:
+    """Findings whose text has a hole, says a name twice, or whose condition is no end of “true …”.
+
+    In a text report the condition stands behind “true”, which most prepositions and no clause
+    can follow.
+    """
+    wrong = []
+    for one in found:
+        texts = (one.message, one.claim, one.actual, one.condition)
+        (line,) = [
+            line for line in as_text(Report([one])).split("\n") if line.startswith("  true")
+        ] or ["  true  if nothing is said of it"]
+        if (
+            any(re.search(r"  |\(\)|^\s|\s$|\b(only|unless|except|when) \1\b", t) for t in texts)
+            or re.search(r"`([^`]+)` \(\1\)", one.message)
+            or not re.match(rf"  true  (?:{_PREPOSITIONS}) \S", line)
+        ):
+            wrong.append(f"{one.message} / {line}")
+    return wrong
 
 
 def copied(path: Path, target: Path) -> Path:

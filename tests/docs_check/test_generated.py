@@ -73,7 +73,8 @@ def test_which_models_a_table_is_about(name: str, refused: str, tmp_path: Path) 
     if told is None:
         # Right of one family: no proved drift, and nothing that a fix may turn wrong.
         assert (one.certainty, one.fix) == ("partial", None)
-        assert one.condition == f"for {refused.upper()} models"
+        right = "MLA" if refused == "mha" else "MHA"
+        assert one.condition == f"for {right} models"
     else:
         assert one.certainty == "proved"
         assert one.fix is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .support import FIXTURES, MODERN, copied, drift
+from .support import FIXTURES, MODERN, copied, drift, ill_worded
 
 RIGHT = (FIXTURES / "right.mdx").read_text(encoding="utf-8")
 DIFFUSION = (FIXTURES / "right_diffusion.mdx").read_text(encoding="utf-8")
@@ -139,6 +139,37 @@ def _fallback(view):
         " Blackwell (SM121)",
         "partial: Beta MLA: with fp8_e4m3 the backend becomes alpha",
     ]
+    found = drift(RIGHT, tree)
+    assert [one.condition for one in found] == [
+        "except with fp8_e4m3 for prefill on Blackwell (SM120), Blackwell (SM121)",
+        "except with fp8_e4m3",
+    ]
+    assert ill_worded(found) == []
+
+
+def test_a_dtype_that_a_list_has_for_one_phase(tmp_path: Path) -> None:
+    code = """
+
+_NVFP4_KV_PREFILL_BACKENDS = ["alpha"]
+_NVFP4_KV_DECODE_BACKENDS = ["gamma"]
+"""
+    page = RIGHT.replace("| **Alpha** | ✅ | ❌ |", "| **Alpha** | ✅ | ✅ |")
+    found = drift(page, added(tmp_path, "srt/arg_groups/choices.py", code))
+    print([(o.message, o.line) for o in found])
+    (one,) = [one for one in found if one.subject == "alpha"]
+    assert one.message == (
+        "Alpha takes an FP4 KV cache only for prefill, with gamma as decode backend: listed in"
+        " _NVFP4_KV_PREFILL_BACKENDS (nvfp4)"
+    )
+    assert ill_worded([one]) == []
+
+
+def test_a_row_by_a_name_that_is_no_value(tmp_path: Path) -> None:
+    (one,) = [
+        one for one in drift(RIGHT.replace("**Delta**", "**CutlassFoo**"))
+        if one.code == "DOC101"
+    ]  # fmt: skip
+    assert one.message == "`CutlassFoo` is documented; the code has no such backend"
 
 
 def test_a_cache_that_is_converted(tmp_path: Path) -> None:

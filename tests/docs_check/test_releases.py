@@ -24,6 +24,8 @@ from attn_lint.docs_check.pages.page import read_page
 from attn_lint.docs_check.source.tree import SourceTree
 from attn_lint.lintcfg.docs_judge import judge_for
 
+from .support import ill_worded
+
 ROOT = Path(__file__).parents[2]
 CASES = Path(os.environ.get("ATTN_LINT_DOCS_CASES") or ROOT.parent / "shared" / "cases")
 PAGES = CASES.parent / "docs-pages"
@@ -120,4 +122,5 @@ def test_what_was_found_by_hand() -> None:
 def test_pages_can_be_held_against_every_release(version: str) -> None:
     found = findings(version)
     assert found
+    assert ill_worded(found) == []
     assert not any(one.code in {"DOC190", "DOC192"} and one.line for one in found)

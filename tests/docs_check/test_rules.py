@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .support import FIXTURES, drift
+from .support import FIXTURES, drift, ill_worded
 
 RIGHT = (FIXTURES / "right.mdx").read_text(encoding="utf-8")
 DIFFUSION = (FIXTURES / "right_diffusion.mdx").read_text(encoding="utf-8")
@@ -57,6 +57,7 @@ def test_one_thing_that_is_wrong(
     found = drift(RIGHT.replace(old, new, 1))
     assert [one.code for one in found] == code.split(), [one.message for one in found]
     assert found[0].certainty == certainty
+    assert ill_worded(found) == []
     assert (found[0].fix.new if found[0].fix else None) == fix
 
 

@@ -99,6 +99,10 @@ def test_a_wrong_configuration_is_refused_with_its_place(
     assert "attn-lint.toml" in err and said in err
 
 
+#: Entries that are right: as a table, as one whose reason shows a table, and as a value.
+GOOD = '[[docs.accept]]\ncode = "a"\nreason = "x"\n'
+TALKING = '[[docs.accept]]\ncode = "a"\nreason = """\n[[docs.accept]]\ncode = "a"\n"""\n'
+INLINE = '{code = "a", reason = "x"}'
 #: Files, what they hold, and the line and the words of what is wrong with them.
 WRONG = [
     ("pyproject.toml", "tool = 5\n", "1: tool is not a table but 5"),
@@ -123,6 +127,23 @@ WRONG = [
     ("attn-lint.toml", '[per-path."a/*"]\ngup = 1\n', "2: unknown key 'gup' in per-path.a/*"),
     ("attn-lint.toml", 'gpu = "h100"\n[per-path."a/*"]\ngpu = "x"\n', "3: unknown GPU 'x'"),
     ("attn-lint.toml", '[[docs.accept]]\ncode = "DOC101"\n', "1: docs.accept 1: reason is missing"),
+    ("attn-lint.toml", f'{GOOD}{GOOD}[[docs.accept]]\nreason = "x"\n',
+     "7: docs.accept 3: code is missing"),
+    ("attn-lint.toml", f"{GOOD}{GOOD}[[docs.accept]]\n# page\npage = 3\n",
+     "9: docs.accept 3: page takes a string, not 3"),
+    ("attn-lint.toml", f'{GOOD}[[ docs . "accept" ]]\ncode = "a"\n{GOOD}',
+     "4: docs.accept 2: reason is missing"),
+    ("attn-lint.toml", f'{GOOD}{GOOD}\n[[docs.accept]]\ncode = "a"\npages = "x"\n',
+     "10: unknown key 'pages' in docs.accept; did you mean 'page'?"),
+    ("attn-lint.toml", f'{GOOD}[[docs.accept]]\ncode = "a"\nreason = """\n\n"""\n{GOOD}',
+     "6: docs.accept 2: reason is empty"),
+    ("attn-lint.toml", f'{TALKING}[[docs.accept]]\ncode = "a"\n', "7: docs.accept 2: reason is"),
+    ("attn-lint.toml", f'docs.accept = [\n{INLINE},\n\n{INLINE},\n{{code = "a"}},\n]\n',
+     "5: docs.accept 3: reason is missing"),
+    ("attn-lint.toml", f'docs = {{accept = [{INLINE},\n{INLINE}, {{code = 3}}]}}\n',
+     "2: docs.accept 3: code takes a string, not 3"),
+    ("pyproject.toml", '[[tool.attn-lint.docs.accept]]\ncode = "a"\nreason = "x"\n\n'
+     '[[tool.attn-lint.docs.accept]]\ncode = "a"\n', "5: docs.accept 2: reason is missing"),
 ]  # fmt: skip
 
 

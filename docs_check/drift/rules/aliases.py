@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..context import Context, RuleInfo, Spot
+from ..context import Context, RuleInfo, Spot, with_value
 
 INFO = RuleInfo("DOC103", "alias", "alias", "info")
 _CLAIM = re.compile(r"(?:deprecated )?alias(?:es)?(?: for `?(\w+)`?|:? `?(\w+)`?)")
@@ -61,7 +61,7 @@ def _rows_that_are_aliases(context: Context) -> None:
                 continue
             context.report(
                 INFO, Spot.of(row.name), severity="warning",
-                message=f"`{row.name.text}` ({alias.name}) is no backend of its own any more: it"
+                message=f"{with_value(row.name.text, alias.name)} is no backend of its own any more: it"
                 f" is accepted and becomes `{alias.target}`",
                 claim=f"{row.name.text} is a backend of its own",
                 actual=f"{alias.name} becomes {alias.target}",

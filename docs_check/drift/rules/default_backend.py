@@ -115,7 +115,7 @@ def _bullet(context: Context, block: Block, family: str, stated: str) -> None:
             f" {backend}",
             claim=f"{family.upper()} models default to {stated}",
             actual=f"{backend} where {words}", places=[decision.place], certainty="partial",
-            condition=f"not where {words}", subject=backend,
+            condition=f"except where {words}", subject=backend,
         )  # fmt: skip
     for words_, (decision, on) in conditions.items():
         then = _then(context, family, on[0], decision)
@@ -125,7 +125,7 @@ def _bullet(context: Context, block: Block, family: str, stated: str) -> None:
             f" {listed(words_, 'and')}; otherwise {then}",
             claim=f"{family.upper()} models default to {stated}",
             actual=f"{stated} if {listed(words_, 'and')}; otherwise {then}",
-            places=[decision.place], certainty="partial", condition=listed(words_, "and"),
+            places=[decision.place], certainty="partial", condition=f"if {listed(words_, 'and')}",
             subject=stated,
         )  # fmt: skip
     _only_models(context, block, where)

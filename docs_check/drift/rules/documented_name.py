@@ -9,7 +9,7 @@ Fix: drop the row or name what replaced it; the finding says since when the name
 from __future__ import annotations
 
 from ...source.modules import Evidence, Place
-from ..context import Context, RuleInfo, Spot
+from ..context import Context, RuleInfo, Spot, with_value
 
 INFO = RuleInfo("DOC101", "documented-name", "removed-name", "error")
 
@@ -75,7 +75,7 @@ def _gone(context: Context, spot: Spot, shown: str, name: str, *, certain: bool 
     use = f"; use {', '.join(former.replacement)}" if former and former.replacement else ""
     context.report(
         INFO, spot,
-        message=f"`{shown}` ({name}) is documented; the code has no such backend{told}{use}",
+        message=f"{with_value(shown, name)} is documented; the code has no such backend{told}{use}",
         claim=f"{shown} is an available backend",
         actual=f"{name} is neither a value of the flag nor registered{told}",
         places=places,

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 
 from ...facts import linear
-from ...facts.conditions import without
+from ...facts.conditions import say, without
 from ...facts.model import Effect
 from ...pages.claims import RowView, read_mark
 from ...pages.page import Block
 from ..context import Context, RuleInfo, Spot, listed
+from ..findings import unless
 from .speculative_topk import kind_of, linear_backend, linear_mechanism
 
 INFO = RuleInfo("DOC109", "gpu-architecture", "gpu-arch", "warning")
@@ -115,7 +116,9 @@ def _linear_cells(context: Context) -> None:
                     claim=f"{row.name.text}: {phase} is “{cell.text}”", actual=support.why,
                     places=support.places,
                     certainty="partial" if support.condition else "proved",
-                    condition=support.condition, subject=backend,
+                    condition=unless(support.condition)
+                    if mark.value == "no" else support.condition,
+                    subject=backend,
                 )  # fmt: skip
 
 
@@ -177,7 +180,7 @@ def _automatic(context: Context, block: Block) -> None:
                 claim=f"(omission) {choice.backend} is selected for other phases only",
                 actual=f"{choice.place.segment.name} sets it for {choice.phase}",
                 places=[choice.place], certainty="partial",
-                condition="; ".join(str(term) for term in choice.effects[0].condition),
+                condition=f"unless {say(choice.effects[0].condition)}",
                 subject=f"{choice.backend} {choice.phase}",
             )  # fmt: skip
 

@@ -17,6 +17,7 @@ from ...pages.claims import TableView, named_family, read_mark
 from ...pages.page import Block
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
+from ..findings import unless
 
 INFO = RuleInfo("DOC105", "kv-dtype", "kv-dtype", "warning")
 _REQUIRES = re.compile(r"requires `--kv-cache-dtype[ =](\w+)`")
@@ -98,7 +99,7 @@ def _column(context: Context, view: TableView) -> None:
             message=f"the {group.upper()} dtypes take different backends: {told}",
             claim=f"{group.upper()} KV cache is one thing", actual=told,
             places=context.facts.dtype_places(known), certainty="partial",
-            condition="by dtype", subject=f"{group} dtypes",
+            condition="of one dtype at a time", subject=f"{group} dtypes",
         )  # fmt: skip
 
 
@@ -141,7 +142,7 @@ def _cell(
             certainty=support.certainty
             if support.value == "yes" or support.certainty == "review"
             else "partial",
-            condition=support.condition, fix=fix, subject=backend,
+            condition=unless(support.condition), fix=fix, subject=backend,
         )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ def _restricted(
             INFO, Spot.of(cell), severity="info",
             message=f"{shown}: {limit.told}",
             claim=f"{shown} supports an {group.upper()} KV cache", actual=limit.told,
-            places=[limit.place], certainty="partial", condition=f"unless {limit.told}",
+            places=[limit.place], certainty="partial", condition=f"except {limit.where}",
             subject=f"{backend}: {limit.told}",
         )  # fmt: skip
 
@@ -166,7 +167,7 @@ def _partial(
 ) -> None:
     context.report(
         INFO, Spot.of(cell),
-        message=f"{shown} takes an {label} {support.why}",
+        message=f"{shown} takes an {label} only {support.condition}: {support.why}",
         claim=f"{shown} supports an {label}", actual=support.why, places=support.places,
         certainty="partial", condition=support.condition, subject=backend,
     )  # fmt: skip

@@ -61,7 +61,7 @@ def _cell(context: Context, backend: str, shown: str, cell: Cell, family: str | 
                 claim=f"{shown} takes page sizes above 1, without a restriction",
                 actual=f"{listed(sizes)}; {_others(rule)}",
                 places=[rule.place], certainty="partial",
-                condition=f"page size is {listed(sizes)}", subject=backend,
+                condition=f"at page size {listed(sizes)}", subject=backend,
             )  # fmt: skip
         elif found is None:
             native = native_paging(context.facts, backend, family)
@@ -126,7 +126,7 @@ def _compare(
             claim=f"{shown} page sizes are {listed(stated)}",
             actual=f"{listed(sizes)}; {_others(rule)}",
             places=[rule.place], certainty="partial" if condition else "proved",
-            condition=condition, fix=fix, subject=backend,
+            condition=f"unless {condition}" if condition else "", fix=fix, subject=backend,
         )  # fmt: skip
     elif condition and not mark.note:
         context.report(
@@ -134,7 +134,7 @@ def _compare(
             message=f"{shown} page size {listed(stated)} holds only if {condition}",
             claim=f"{shown} page size is {listed(stated)}",
             actual=f"{listed(sizes)} if {condition}; otherwise the size is left as it is",
-            places=[rule.place], certainty="partial", condition=condition, subject=backend,
+            places=[rule.place], certainty="partial", condition=f"if {condition}", subject=backend,
         )  # fmt: skip
 
 

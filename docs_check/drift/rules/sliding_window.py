@@ -16,6 +16,7 @@ from ...facts.model import Support
 from ...pages.claims import RowView, read_mark
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
+from ..findings import unless
 
 Ask = Callable[[str, str | None], Support | None]
 Limits = Callable[[str, str | None], str]
@@ -70,7 +71,7 @@ def _cell(
         f" {support.why}" + (f" {support.condition}" if support.condition else ""),
         claim=f"{row.name.text}: {label} is “{cell.text}”", actual=support.why,
         places=support.places, certainty=support.certainty,
-        condition=support.condition,
+        condition=unless(support.condition) if mark.value == "no" else support.condition,
         fix=None if support.condition else context.cell_fix(cell, cell.raw.replace(old, new)),
         subject=backend,
     )  # fmt: skip

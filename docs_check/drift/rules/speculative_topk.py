@@ -19,6 +19,7 @@ from ...facts.speculation import many_branches, one_branch
 from ...pages.claims import Mark, TableView, read_mark
 from ...pages.tables import Cell
 from ..context import Context, RuleInfo, Spot
+from ..findings import unless
 
 Ask = Callable[[CodeFacts, str, str | None], Support | None]
 
@@ -67,7 +68,7 @@ def _judge(
         INFO, Spot.of(cell),
         message=message, claim=f"{shown}: {what} is “{cell.text}”", actual=support.why,
         places=support.places, certainty=certainty,
-        condition=support.condition, fix=fix if certainty == "proved" else None, subject=backend,
+        condition=unless(support.condition) if mark.value == "no" else support.condition, fix=fix if certainty == "proved" else None, subject=backend,
     )  # fmt: skip
 
 
