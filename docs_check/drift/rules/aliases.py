@@ -61,8 +61,8 @@ def _rows_that_are_aliases(context: Context) -> None:
                 continue
             context.report(
                 INFO, Spot.of(row.name), severity="warning",
-                message=f"{with_value(row.name.text, alias.name)} is no backend of its own any more: it"
-                f" is accepted and becomes `{alias.target}`",
+                message=f"{with_value(row.name.text, alias.name)} is no backend of its own any"
+                f" more: it is accepted and becomes `{alias.target}`",
                 claim=f"{row.name.text} is a backend of its own",
                 actual=f"{alias.name} becomes {alias.target}",
                 places=[alias.place], subject=alias.name,

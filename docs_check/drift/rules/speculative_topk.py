@@ -68,7 +68,8 @@ def _judge(
         INFO, Spot.of(cell),
         message=message, claim=f"{shown}: {what} is “{cell.text}”", actual=support.why,
         places=support.places, certainty=certainty,
-        condition=unless(support.condition) if mark.value == "no" else support.condition, fix=fix if certainty == "proved" else None, subject=backend,
+        condition=unless(support.condition) if mark.value == "no" else support.condition,
+        fix=fix if certainty == "proved" else None, subject=backend,
     )  # fmt: skip
 
 
