@@ -180,7 +180,43 @@ class Judge:
             judgement.findings = [finding for finding in judgement.findings if finding.certain]
         elif gpu is None or model is None:
             self._explore(judgement, problems, draft)
+        else:
+            self._weigh_fixes(judgement, draft)
         return judgement
+
+    def _weigh_fixes(self, judgement: Judgement, draft: Mapping[str, Any] | None) -> None:
+        """Offer no fix that gives a flag a value which is refused here as well."""
+        before = {(one.code, one.message) for one in judgement.findings if one.certain}
+        weighed = []
+        for finding in judgement.findings:
+            if finding.certain and finding.severity == "error" and finding.fixes:
+                flags = {fix.flag for fix in finding.fixes}
+                after = self._after(finding, judgement, draft)
+                met = [
+                    one
+                    for one in after
+                    if one.certain and one.severity == "error" and flags.intersection(one.flags)
+                    and (one.code, one.message) not in before
+                ]  # fmt: skip
+                if met:
+                    why = f"{finding.fixes[0]} is no way out here: {met[0].code} {met[0].message}"
+                    hint = f"{finding.hint}; {why}" if finding.hint else why
+                    finding = replaced(finding, fixes=(), hint=hint)
+            weighed.append(finding)
+        judgement.findings = weighed
+
+    def _after(
+        self, finding: Finding, judgement: Judgement, draft: Mapping[str, Any] | None
+    ) -> list[Finding]:
+        """What the launch meets once a finding's fixes are made."""
+        values = dict(judgement.parsed.values)
+        for fix in finding.fixes:
+            gone = fix.value is None
+            values[fix.field] = self.flags.defaults[fix.field] if gone else fix.value
+        parsed = replaced(judgement.parsed, values=values, problems=[])
+        return self._judge_on(
+            judgement.launch, parsed, judgement.gpu, judgement.model, draft, []
+        ).findings
 
     def _leave_open(self, parsed: ParsedLaunch) -> bool:
         """Open what a refused value or a former flag was meant to set; whether there is any.

@@ -342,6 +342,20 @@ def test_a_reason_of_several_families_names_no_model_of_one(
         assert bool(named) is (len(one["families"]) == 1), one
 
 
+@pytest.mark.parametrize(("gpu", "offered"), [("h100", False), ("b200", True)])
+def test_a_fix_that_is_refused_as_well_is_not_offered(
+    capsys: pytest.CaptureFixture[str], gpu: str, offered: bool
+) -> None:
+    """The name that took over from a removed one is of other machines here."""
+    launch = ["--gpu", gpu, "--model-path", "deepseek-ai/DeepSeek-V3", "--tp", "8"]
+    code, out, _ = run(capsys, *launch, "--attention-backend", "cutlass_mla")
+    assert code == 1
+    assert ("fix: --attention-backend trtllm_mla" in out) is offered
+    assert ("trtllm_mla is no way out here: ATT201" in out) is not offered
+    code, _, _ = run(capsys, *launch, "--attention-backend", "trtllm_mla", "--fail-on", "error")
+    assert code == (0 if offered else 1)
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)
