@@ -356,6 +356,24 @@ def test_a_fix_that_is_refused_as_well_is_not_offered(
     assert code == (0 if offered else 1)
 
 
+def test_resolved_values_are_those_of_some_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the GPU is open; and of a machine that the launch starts on, where others refuse it."""
+
+    def values(*words: str) -> dict[str, str]:
+        _, out, _ = run(capsys, "resolve", *LLAMA, *words)
+        lines = [re.split(r"  +", line) for line in out.partition("\n\n")[0].splitlines()]
+        return {line[0]: line[1] for line in lines}
+
+    machines = ["t4", "a100", "h100", "b200", "rtx5090", "mi300x", "cpu-amx", "npu", "xpu"]
+    each = [values("--gpu", machine) for machine in machines]
+    for name, told in values().items():
+        said = set(told.split(" or "))
+        assert {one.get(name, "unset") for one in each} <= said | {"unset"}, name
+        assert "trtllm_mla" not in said and "unknown" not in said
+    alone = values("--attention-backend", "trtllm_mla")
+    assert alone == values("--attention-backend", "trtllm_mla", "--gpu", "npu")
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)

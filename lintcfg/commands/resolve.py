@@ -8,8 +8,9 @@ from typing import Any
 from .. import options as o
 from ..json_text import dumps
 from ..judge import RESOLVED_FIELDS, Judgement
-from ..reporters.text import VERDICTS, report
+from ..reporters.text import VERDICTS, not_known, report
 from ..resolver.engine import Step
+from ..resolver.values import Unknown
 from ..statements import describe_source, shown
 from .common import Request, judged, read_request, to_json
 
@@ -45,14 +46,17 @@ def print_values(judgement: Judgement, request: Request) -> None:
         steps.setdefault(step.field, []).append(step)
     rows: list[tuple[str, str, str]] = []
     for name in ("prefill", "decode"):
-        rows.append((f"{name} backend", shown(judgement.read(f"fact.{name}_backend")), ""))
+        fact = f"fact.{name}_backend"
+        value = shown(judgement.read(fact))
+        rows.append((f"{name} backend", *(_seen(fact, judgement) or (value, ""))))
     for name in RESOLVED_FIELDS:
-        value = judgement.outcome.state.get(name)
-        if value is None and name not in steps and name not in judgement.parsed.typed:
+        given = judgement.outcome.state.get(name)
+        if given is None and name not in steps and name not in judgement.parsed.typed:
             continue
-        if value is False and name not in ALWAYS and name not in steps:
+        if given is False and name not in ALWAYS and name not in steps:
             continue
-        rows.append((name, shown(value), _origin(name, steps.get(name, []), judgement)))
+        origin = _origin(name, steps.get(name, []), judgement)
+        rows.append((name, *(_seen(name, judgement) or (shown(given), origin))))
     width = max(len(name) for name, _, _ in rows)
     value_width = min(32, max(len(value) for _, value, _ in rows))
     for name, value, origin in rows:
@@ -66,6 +70,25 @@ def print_values(judgement: Judgement, request: Request) -> None:
             change = f"{step.field} {shown(step.before)} -> {shown(step.after)}"
             origin = f"{step.rule.id or ''} [{describe_source(step.rule.source)}]"
             print(f"  {step.stage}: {change}  {origin}{mark}")
+
+
+def _seen(name: str, judgement: Judgement) -> tuple[str, str] | None:
+    """What a value that is not known comes to on the machines and models that were tried.
+
+    What rules could make of it at most is more than any of them makes. None: there is nothing
+    better to say than that.
+    """
+    if type(judgement.read(name)) is not Unknown:
+        return None
+    started = [one.judgement for one in judgement.contexts if one.judgement.startup == "starts"]
+    values = [one.read(name) for one in started]
+    if not values or any(type(value) is Unknown for value in values):
+        return None
+    texts = dict.fromkeys(map(shown, values))
+    if len(texts) > 1:
+        return " or ".join(texts), f"depends on {not_known(judgement)}"
+    steps = [step for step in started[0].outcome.trace if step.field == name]
+    return next(iter(texts)), _origin(name, steps, started[0]) if steps else ""
 
 
 def _origin(name: str, steps: list[Step], judgement: Judgement) -> str:

@@ -53,7 +53,7 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
     if judgement.startup == "refuses":
         line += f" {STAGES.get(judgement.stage, judgement.stage)}"
     if judgement.startup == "depends" and then is None:
-        line = style(kind, f"SGLang {release} {verdict} on {_open(judgement)}")
+        line = style(kind, f"SGLang {release} {verdict} on {not_known(judgement)}")
         print(f"{line}: {_counted(certain)} in any case" if certain else line)
     else:
         print(f"{line}: {_counted(certain)}")
@@ -78,7 +78,7 @@ def report(judgement: Judgement, findings: Sequence[Finding], request: Request) 
         print(style("dim", f"  {text}"))
 
 
-def _open(judgement: Judgement) -> str:
+def not_known(judgement: Judgement) -> str:
     """What is not known of a launch whose start depends on it."""
     unknown = [("the machine", judgement.gpu), ("the model", judgement.model)]
     return " and ".join(name for name, value in unknown if value is None) or "what is not known"
