@@ -800,6 +800,18 @@ def test_suggestions_come_in_the_order_of_sglang_s_own_choices(
     assert names[len(names) - len(odd) :] == odd
 
 
+@pytest.mark.parametrize("model", [LLAMA, []], ids=["model", "families"])
+def test_no_backend_is_blamed_for_a_flag_that_nobody_has(
+    capsys: pytest.CaptureFixture[str], model: list[str]
+) -> None:
+    code, out, _ = run(capsys, "suggest", *GOOD[:2], *model, "--page-sise", "64")
+    assert code == 1
+    assert out.startswith("error[ATT101] SGLang 0.5.22 has no flag --page-sise\n")
+    assert "did you mean --page-size" in out
+    assert out.endswith("refused with any backend: mend that first\n")
+    assert "triton" not in out
+
+
 @pytest.mark.parametrize("model", [[], ["--model-path", "nobody/knows-this"]])
 def test_suggestions_for_a_model_that_is_not_known_are_told_by_family(
     capsys: pytest.CaptureFixture[str], model: list[str]

@@ -66,6 +66,9 @@ def run(arguments: Sequence[str]) -> int:
     judge = request.judge()
     launch, added = complete(without_backends(request.launch(gpu), judge), judge)
     plain = judge.judge(launch)
+    text = request.option(o.FORMAT, "text") != "json"
+    if text and plain.startup == "refuses" and plain.stage == "parse":
+        return _refused_anyway(plain, request)
     if plain.model is None and not any(one.stage == "model-config" for one in plain.findings):
         return by_family(launch, added, plain, judge, request)
     good, bad = candidates(launch, judge, request)
@@ -104,6 +107,17 @@ def run(arguments: Sequence[str]) -> int:
     for text in assumptions((good or bad)[0].judgement, request):
         print(style("dim", f"  {text}"))
     return 0 if good else 1
+
+
+def _refused_anyway(plain: Judgement, request: Request) -> int:
+    """Tell what the command line alone is refused for: no backend mends that."""
+    from ..reporters.text import print_finding
+
+    for finding in request.filtered(plain.findings):
+        if finding.certain and finding.stage == "parse":
+            print_finding(finding, plain, request)
+    print("refused with any backend: mend that first")
+    return 1
 
 
 def by_family(
