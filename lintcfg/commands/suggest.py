@@ -66,8 +66,8 @@ def run(arguments: Sequence[str]) -> int:
     judge = request.judge()
     launch, added = complete(without_backends(request.launch(gpu), judge), judge)
     plain = judge.judge(launch)
-    text = request.option(o.FORMAT, "text") != "json"
-    if text and plain.startup == "refuses" and plain.stage == "parse":
+    as_text = request.option(o.FORMAT, "text") != "json"
+    if as_text and plain.startup == "refuses" and plain.stage == "parse":
         return _refused_anyway(plain, request)
     if plain.model is None and not any(one.stage == "model-config" for one in plain.findings):
         return by_family(launch, added, plain, judge, request)
