@@ -213,6 +213,7 @@ class Statements:
             )  # fmt: skip
         message = getattr(rule, event.kind)
         fields = message.get("about") or self._fields_of(rule)
+        fields = sorted(fields, key=lambda name: _of_other_phase(name, event.phase))
         typed = [name for name in fields if name in parsed.typed]
         # What the user typed comes first: that is what can be pointed at.
         fields = [*typed, *(name for name in fields if name not in parsed.typed)]
@@ -427,6 +428,12 @@ def _for_models(message: str, where: list[Context]) -> str:
     if message.startswith(names[0]):
         return f"The model{message.removeprefix(names[0])}"
     return message.replace(names[0], "the model")
+
+
+def _of_other_phase(field: str, phase: str | None) -> bool:
+    """Whether a flag is, by its name, of decode where a finding is of prefill, or the reverse."""
+    other = {"prefill": "decode", "decode": "prefill"}.get(phase or "")
+    return other in field.split("_")
 
 
 def _conditional(finding: Finding, where: list[Context], contexts: list[Context]) -> Finding:

@@ -164,3 +164,20 @@ def test_what_fails_once_it_has_started(gpu: str, model: str, flags: str, symbol
 @pytest.mark.parametrize(("gpu", "model", "flags"), RUNS)
 def test_what_runs_beside_it(gpu: str, model: str, flags: str) -> None:
     assert not [f for f in judged(gpu, model, flags).findings if f.code == "ATT401"]
+
+
+#: One backend for each phase, of which only the one of decode fails.
+SPLIT = [
+    ("b200", "Qwen/Qwen3-8B", "--prefill-attention-backend triton --decode-attention-backend fa3"),
+]
+
+
+@pytest.mark.parametrize(("gpu", "model", "flags"), SPLIT)
+def test_a_finding_of_one_phase_points_at_the_flag_of_that_phase(
+    gpu: str, model: str, flags: str
+) -> None:
+    words = flags.split()
+    finding = judged(gpu, model, flags).findings[0]
+    assert (finding.phase, finding.severity) == ("decode", "error")
+    assert finding.flags[0] == words[2]
+    assert finding.span is not None and finding.span.argument == 2
