@@ -41,6 +41,16 @@ class Case(Strict):
         return self
 
 
+class Elsewhere(Strict):
+    """GPU architectures on which a cell's launch comes to something else than it says."""
+
+    starts: list[str] = Field(default_factory=list, description="starts; no more is known")
+    refused: list[str] = Field(default_factory=list)
+    advised: list[str] = Field(default_factory=list)
+    changed: list[str] = Field(default_factory=list)
+    replaced: list[str] = Field(default_factory=list)
+
+
 class Cell(Strict):
     """What one backend, serving one family, carries of one feature."""
 
@@ -51,6 +61,7 @@ class Cell(Strict):
     source: Source
     rules: list[Slug] = Field(default_factory=list, description="rules that the cell restates")
     cases: list[Case] = Field(default_factory=list)
+    elsewhere: Elsewhere | None = Field(None, description="other machines of the row")
 
     @model_validator(mode="after")
     def _complete(self) -> Cell:
@@ -58,13 +69,23 @@ class Cell(Strict):
             if not self.when:
                 raise ValueError("a partial cell says when")
             kinds = {case.works for case in self.cases}
-            if kinds != {True, False}:
+            if kinds != {True, False} and self.elsewhere is None:
                 raise ValueError("a partial cell has a case that works and one that does not")
         if self.support == "untested" and self.cases:
             raise ValueError("an untested cell has no cases")
         if self.support == "no" and self.otherwise is None:
             raise ValueError("a cell that says no tells what happens `otherwise`")
+        if self.support == "yes" and self.elsewhere is not None:
+            raise ValueError("a cell that says yes holds on every machine of its row")
         return self
+
+
+class PagesOn(Strict):
+    """Page sizes of some GPU architectures, where they are others than the row's."""
+
+    architectures: list[str]
+    sizes: Literal["any"] | list[int]
+    becomes: int | None = None
 
 
 class PageSizes(Cell):
@@ -72,6 +93,7 @@ class PageSizes(Cell):
 
     sizes: Literal["any"] | list[int]
     becomes: int | None = Field(None, description="what another size is changed to")
+    others: list[PagesOn] = Field(default_factory=list)
     native: bool | None = Field(
         None, description="kernels read whole pages; False: pages are emulated, token by token"
     )
@@ -84,10 +106,23 @@ class PageSizes(Cell):
 
 
 class Architectures(Cell):
-    """GPU architectures that a phase runs on."""
+    """What comes of a phase on each GPU architecture: every one of the release is in one list."""
 
     runs: list[str] = Field(default_factory=list, description="carried")
-    fails: list[str] = Field(default_factory=list, description="refused, or known to fail")
+    starts: list[str] = Field(
+        default_factory=list, description="SGLang starts; whether its kernels run is not known"
+    )
+    refused: list[str] = Field(default_factory=list)
+    advised: list[str] = Field(default_factory=list)
+    replaced: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Architectures:
+        if self.when or self.otherwise or self.cases:
+            raise ValueError("the lists say where a phase runs, and what comes of it elsewhere")
+        if (self.support == "no") == bool(self.runs):
+            raise ValueError("a phase that runs somewhere is not unsupported, and the reverse")
+        return self
 
 
 class FamilyRow(Strict):

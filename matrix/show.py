@@ -23,6 +23,7 @@ FRAME = {
 #: What stands for a cell in a table.
 MARKS = {"yes": "yes", "no": "no", "partial": "part", "untested": "?"}
 _WORDS = {
+    "starts": "SGLang starts, and no more is known",
     "refused": "SGLang refuses to start",
     "advised": "SGLang starts, then fails or computes something else",
     "changed": "SGLang changes the value",
@@ -124,7 +125,7 @@ def mark(cell: Mapping[str, Any] | None, order: Sequence[str] = ()) -> str:
         return ""
     if cell["support"] != "untested":
         if cell.get("sizes"):
-            return "any" if cell["sizes"] == "any" else _list(cell["sizes"])
+            return _sizes(cell, order)
         if cell.get("runs"):
             return _list(_ranges(cell["runs"], order))
     return MARKS[cell["support"]]
@@ -153,6 +154,15 @@ def _ranges(names: Sequence[str], order: Sequence[str]) -> list[str]:
     for run in runs:
         out += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else run
     return out
+
+
+def _sizes(cell: Mapping[str, Any], order: Sequence[str]) -> str:
+    """The page sizes of a cell, and those of the machines that have others."""
+    text = cell["sizes"] if cell["sizes"] == "any" else _list(cell["sizes"])
+    for others in cell.get("others", ()):
+        sizes = others["sizes"] if others["sizes"] == "any" else _list(others["sizes"])
+        text += f"; {sizes} on {_list(_ranges(others['architectures'], order))}"
+    return str(text)
 
 
 def _list(values: Sequence[Any]) -> str:
@@ -204,7 +214,7 @@ def as_markdown(release: Release, chosen: Sequence[Row], *, detail: bool) -> str
         order = architectures(release)
         for row in chosen:
             lines = [
-                [title, mark(cell, order), _condition(cell), _origin(cell)]
+                [title, mark(cell, order), _condition(cell, order), _origin(cell)]
                 for title, cell in _titled(release, row)
             ]
             head = f"### {row.backend}, {row.family_title}\n\n{row.summary}\n\n"
@@ -239,17 +249,21 @@ def _titled(release: Release, row: Row) -> Iterator[tuple[str, Mapping[str, Any]
                 yield feature["title"], row.cells[name]
 
 
-def _condition(cell: Mapping[str, Any]) -> str:
+def _condition(cell: Mapping[str, Any], order: Sequence[str]) -> str:
     """When a cell holds, and what happens otherwise."""
     parts = [cell["when"]] if cell.get("when") else []
     if cell.get("native") is False:
         parts.append("emulated, token by token")
-    if cell.get("becomes") is not None:
+    if cell.get("others"):
+        parts.append("another size becomes the machine's")
+    elif cell.get("becomes") is not None:
         parts.append(f"another size becomes {cell['becomes']}")
     elif cell.get("otherwise"):
         parts.append(("otherwise " if parts else "") + _WORDS[cell["otherwise"]])
-    if cell.get("fails"):
-        parts.append(f"not on {_list(cell['fails'])}")
+    for what, words in _WORDS.items():
+        listed = cell.get(what) or (cell.get("elsewhere") or {}).get(what)
+        if listed:
+            parts.append(f"on {_list(_ranges(listed, order))}: {words}")
     if cell.get("note"):
         parts.append(cell["note"])
     return "; ".join(parts)
@@ -275,7 +289,7 @@ def _details(release: Release, row: Row) -> Iterator[str]:
     for title, cell in _titled(release, row):
         listed = cell.get("sizes") or cell.get("runs")
         yield f"  {title}: {mark(cell, order) if listed else cell['support']}"
-        for text in (_condition(cell), _origin(cell)):
+        for text in (_condition(cell, order), _origin(cell)):
             if text:
                 yield from textwrap.wrap(
                     text, 100, initial_indent=" " * 6, subsequent_indent=" " * 6,

@@ -17,6 +17,8 @@ from .conditions import names_in
 from .facts import FACTS
 
 Json = Any
+#: What can come of a phase on a GPU architecture: the lists of a GPU cell.
+_OUTCOMES = ("runs", "starts", "refused", "advised", "replaced")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def validate(folder: Path, tree: Path | None = None) -> list[Problem]:
         MatrixDataError: the data does not even compile.
     """
     sections = compile_release(folder)
-    problems = [*_dead_rules(sections), *_unused(sections)]
+    problems = [*_dead_rules(sections), *_unused(sections), *_machines_of_cells(sections)]
     if tree is not None:
         problems += _sources(sections, SourceTree(tree))
     return problems
@@ -185,6 +187,37 @@ def _unused(sections: dict[str, Json]) -> Iterator[Problem]:
     for name in program["definitions"]:
         if name not in read and not name.startswith("platform."):
             yield Problem(f"definition {name}", "no rule reads it")
+
+
+def _machines_of_cells(sections: dict[str, Json]) -> Iterator[Problem]:
+    """GPU cells that leave an architecture out or say two things of it, and unknown names."""
+    known = {machine["architecture"] for machine in sections["platforms"]}
+    for file in sections["backends"]:
+        for row in file.get("families", ()):
+            place = f"backends {file['name']} {row['family']}"
+            for phase in ("prefill_gpus", "decode_gpus"):
+                cell = row[phase]
+                if cell["support"] == "untested":
+                    continue
+                listed = [name for key in _OUTCOMES for name in cell.get(key, ())]
+                for name in sorted(known - set(listed)):
+                    yield Problem(f"{place} {phase}", f"nothing is said of {name}")
+                yield from _listed_well(f"{place} {phase}", listed, known)
+            for feature, cell in row["cells"].items():
+                elsewhere = (cell.get("elsewhere") or {}).values()
+                listed = [name for names in elsewhere for name in names]
+                yield from _listed_well(f"{place} {feature}", listed, known)
+            others = row["page_sizes"].get("others") or ()
+            pages = [name for entry in others for name in entry["architectures"]]
+            yield from _listed_well(f"{place} page_sizes", pages, known)
+
+
+def _listed_well(place: str, listed: list[str], known: set[str]) -> Iterator[Problem]:
+    for name in sorted(set(listed)):
+        if name not in known:
+            yield Problem(place, f"no machine has the architecture {name}")
+        elif listed.count(name) > 1:
+            yield Problem(place, f"{name} is listed twice")
 
 
 class SourceTree:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from attn_lint.lintcfg.judge import Judge, Judgement, Launch
 from attn_lint.matrix.loader import load
@@ -135,7 +138,7 @@ def test_heads_that_ranks_cannot_share_are_told(model: str, flags: str, works: b
     assert judgement.then(judgement.findings) == (None if works else "fails")
 
 
-V2 = "deepseek-ai/DeepSeek-V2-Lite"
+V2, V32 = "deepseek-ai/DeepSeek-V2-Lite", "deepseek-ai/DeepSeek-V3.2"
 #: What no argument check sees, and the function or kernel that then stops.
 FAILS = [
     ("v100", "Qwen/Qwen3-8B", "", "maybe_downgrade_dtype_for_legacy_gpu"),
@@ -144,12 +147,32 @@ FAILS = [
     ("a100", "Qwen/Qwen3-8B", "--quantization w8a8_fp8", "W8A8Fp8Config.get_min_capability"),
     ("a100", V2, "--attention-backend flashmla", "FlashMLABackend.forward_decode"),
     ("b200", V2, "--attention-backend flashmla", "FlashMLABackend.forward_decode"),
+    # What the dsa_impl_capability of SGLang's tests skips, and kernels that one platform imports.
+    ("h100", V32, "--dsa-decode-backend trtllm", "_forward_trtllm"),
+    ("h100", V32, "--dsa-decode-backend aiter", "_forward_aiter"),
+    ("h100", V32, "--dsa-decode-backend intel_xpu", "_forward_intel_xpu_sparse_decode"),
+    ("h100-cu121", V32, "", "_is_fa3_supported"),
+    ("b200", V32, "--dsa-decode-backend fa3", "_is_fa3_supported"),
+    ("rtx5090", V32, "--tp 8 --dsa-prefill-backend triton_sparse_mla", "_forward_trtllm"),
+    ("mi300x", V32, "--dsa-decode-backend trtllm", "_forward_trtllm"),
+    ("mi300x", V32, "--dsa-decode-backend fa3", "_is_fa3_supported"),
+    ("mi300x", V32, "--dsa-decode-backend flashmla_kv", "_forward_flashmla_sparse"),
+    ("xpu", V32, "--dsa-decode-backend triton", "_forward_triton_decode"),
+    ("xpu", V32, "--dsa-prefill-backend flashmla_kv", "_forward_flashmla_kv"),
+    ("h100", V32, "--dsa-decode-backend flashmla_auto", "forward_decode"),
 ]
 RUNS = [
     ("t4", "Qwen/Qwen3-8B", ""),
     ("a100", "Qwen/Qwen3-8B", "--quantization fp8"),
     ("h100", V2, "--attention-backend flashmla"),
     ("b200", V2, "--prefill-attention-backend flashmla --decode-attention-backend triton"),
+    ("h100", V32, ""),
+    ("h100", V32, "--dsa-prefill-backend flashmla_auto --dsa-decode-backend flashmla_kv"),
+    ("b200", V32, "--dsa-prefill-backend flashmla_sparse --dsa-decode-backend trtllm"),
+    ("mi300x", V32, "--dsa-prefill-backend aiter --dsa-decode-backend aiter"),
+    ("mi355x", V32, "--dsa-prefill-backend tilelang --dsa-decode-backend triton"),
+    ("xpu", V32, ""),
+    ("s5000", V32, ""),
 ]
 
 
@@ -166,9 +189,38 @@ def test_what_runs_beside_it(gpu: str, model: str, flags: str) -> None:
     assert not [f for f in judged(gpu, model, flags).findings if f.code == "ATT401"]
 
 
+#: DeepSeek-V3.2 as published, in what tells, but with an index that pools keys.
+POOLED_CONFIG = {
+    "architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
+    "hidden_size": 7168, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "num_hidden_layers": 61, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "max_position_embeddings": 163840,
+    "vocab_size": 129280, "torch_dtype": "bfloat16", "index_head_dim": 128, "index_n_heads": 64,
+    "index_topk": 2048, "index_kpool": 4,
+}  # fmt: skip
+#: Backends that SGLang's `_check_kpool_tail_backend` lets through, with the indices pooled.
+POOLED = [
+    ("h100", "bfloat16", "", set()),  # flashmla_sparse becomes fa3 there
+    ("h100", "fp8_e4m3", "", {"prefill", "decode"}),  # flashmla_kv, SGLang's own choice
+    ("h100", "bfloat16", "--dsa-prefill-backend triton_sparse_mla", {"prefill"}),
+    ("b200", "fp8_e4m3", "", set()),
+    ("b200", "fp8_e4m3", "--dsa-decode-backend flashmla_kv", {"decode"}),
+]
+
+
+@pytest.mark.parametrize(("gpu", "dtype", "flags", "phases"), POOLED)
+def test_pooled_indices_want_a_kernel_that_takes_them(
+    tmp_path: Path, gpu: str, dtype: str, flags: str, phases: set[str]
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(POOLED_CONFIG), encoding="utf-8")
+    found = judged(gpu, str(tmp_path), f"--tp 8 --kv-cache-dtype {dtype} {flags}").findings
+    assert {one.phase for one in found if one.code == "ATT401"} == phases
+
+
 #: One backend for each phase, of which only the one of decode fails.
 SPLIT = [
     ("b200", "Qwen/Qwen3-8B", "--prefill-attention-backend triton --decode-attention-backend fa3"),
+    ("h100", V32, "--dsa-prefill-backend flashmla_sparse --dsa-decode-backend aiter"),
 ]
 
 

@@ -19,6 +19,11 @@ FATAL = ("ATT401", "ATT402")
 OF_WEIGHTS = ("fp8-weights-below-sm80", "fp8-activations-below-sm89")
 #: Cells that every row has besides its features.
 PAGES, GPUS = "page_sizes", ("prefill_gpus", "decode_gpus")
+#: What comes of a launch, by the list that a cell has a GPU architecture in.
+OUTCOMES = {
+    "runs": "works", "starts": "works", "refused": "refused", "advised": "advised",
+    "changed": "changed", "replaced": "replaced",
+}  # fmt: skip
 #: Page sizes that are tried where a backend takes any, and where it takes some.
 USUAL_PAGES = (1, 16, 32, 64, 128, 256)
 #: Configurations of models that the catalogue does not have.
@@ -143,11 +148,16 @@ class Cells:
     ) -> Iterator[Shown]:
         if cell.get("cases"):
             yield from self._cases(backend, row, PAGES, cell, {})
+        yield from self._sizes(backend, row, cell, None)
+
+    def _sizes(
+        self, backend: str, row: Mapping[str, Any], cell: Mapping[str, Any], gpu: str | None
+    ) -> Iterator[Shown]:
         sizes = USUAL_PAGES if cell["sizes"] == "any" else cell["sizes"]
         for size in sizes:
             yield self._shown(
                 backend, row, f"page {size}", "works", flags={"page_size": size},
-                granted={"page_size": size},
+                granted={"page_size": size}, gpu=gpu,
             )  # fmt: skip
         if cell["sizes"] == "any":
             return
@@ -155,13 +165,50 @@ class Cells:
             if size not in cell["sizes"]:
                 yield self._shown(
                     backend, row, f"page {size}", cell["otherwise"], flags={"page_size": size},
-                    granted={"page_size": size},
+                    granted={"page_size": size}, gpu=gpu,
                 )  # fmt: skip
                 if cell.get("becomes"):
                     yield self._shown(
                         backend, row, f"page {size} becomes {cell['becomes']}", "works",
-                        flags={"page_size": size}, granted={"page_size": cell["becomes"]},
+                        flags={"page_size": size}, granted={"page_size": cell["becomes"]}, gpu=gpu,
                     )  # fmt: skip
+
+    def served(self, backend: str, row: Mapping[str, Any]) -> list[str]:
+        """The machines, one of each GPU architecture, on which the row's plain launch works."""
+        found = []
+        for machine in self.machines.values():
+            shown = self._shown(backend, row, "plain", "works", gpu=machine["name"])
+            if self.became(backend, row, "", shown, self.run(shown))[0] == "works":
+                found.append(machine["architecture"])
+        return found
+
+    def everywhere(
+        self, backend: str, row: Mapping[str, Any], name: str, cell: Mapping[str, Any], on: str
+    ) -> Iterator[Shown]:
+        """Yield what a cell says of one of the row's GPU architectures; none where it only shows.
+
+        A partial cell that lists no architectures is about something else than the machine.
+        """
+        gpu = self.machines[on]["name"]
+        if name == PAGES:
+            others = cell.get("others") or ()
+            pages = next((pages for pages in others if on in pages["architectures"]), cell)
+            becomes = {"becomes": pages.get("becomes")}
+            yield from self._sizes(backend, row, {**cell, **pages, **becomes}, gpu)
+        elif name not in GPUS:
+            elsewhere = cell.get("elsewhere") or {}
+            if cell["support"] not in {"yes", "no"} and not elsewhere:
+                return
+            usual = "works" if cell["support"] != "no" else cell["otherwise"]
+            lists = (key for key, listed in elsewhere.items() if on in listed)
+            expected = next((OUTCOMES[key] for key in lists), usual)
+            feature = self.features[name]
+            asked = [case.get("flags") for case in cell.get("cases") or () if not case.get("gpu")]
+            for flags in asked or [{}]:
+                yield self._shown(
+                    backend, row, f"{name} on {on}", expected, gpu=gpu, flags=flags,
+                    feature=feature, granted=feature.get("granted"),
+                )  # fmt: skip
 
     def _gpus(
         self, backend: str, row: Mapping[str, Any], name: str, cell: Mapping[str, Any]
@@ -169,7 +216,7 @@ class Cells:
         phase = name.removesuffix("_gpus")
         other = "decode" if phase == "prefill" else "prefill"
         partner = self.families[row["family"]].get("partner")
-        for key, expected in (("runs", "works"), ("fails", cell.get("otherwise", ""))):
+        for key in OUTCOMES:
             for architecture in cell.get(key, ()):
                 machine = self.machines[architecture]
                 flags: dict[str, Any] = {}
@@ -180,7 +227,7 @@ class Cells:
                         f"{other}_attention_backend": partner,
                     }
                 yield self._shown(
-                    backend, row, f"{phase} on {architecture}", expected,
+                    backend, row, f"{phase} on {architecture}", OUTCOMES[key],
                     gpu=machine["name"], flags=flags,
                 )  # fmt: skip
 
@@ -191,7 +238,7 @@ class Cells:
         if cell.get("cases"):
             yield from self._cases(backend, row, name, cell, feature)
             return
-        expected = "works" if cell["support"] == "yes" else cell["otherwise"]
+        expected = "works" if cell["support"] != "no" else cell["otherwise"]
         yield self._shown(
             backend, row, name, expected, feature=feature, granted=feature.get("granted")
         )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attn_lint.matrix.loader import Release, load
-from attn_lint.matrix.schema_backends import BackendFile, Cell
-from attn_lint.matrix.validate import rules_of
+from attn_lint.matrix.schema_backends import Architectures, BackendFile, Cell
+from attn_lint.matrix.validate import rules_of, validate
 from pydantic import ValidationError
 
 from .launches import Cells
 
 RELEASE = load()
+DATA = Path(__file__).parents[2] / "matrix" / "data" / RELEASE.engine / RELEASE.name
 BACKENDS = [file["name"] for file in RELEASE["backends"] if not file.get("alias_of")]
 
 
@@ -81,6 +83,27 @@ def test_launches_become_what_their_cells_say(cells: Cells, backend: str) -> Non
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_cells_hold_on_every_machine_that_their_row_is_served_on(
+    cells: Cells, backend: str
+) -> None:
+    """No plain `yes` that SGLang refuses somewhere, no plain `no` that starts there."""
+    wrong = []
+    for name, row in cells.rows():
+        if name != backend:
+            continue
+        for on in cells.served(name, row):
+            for _, _, feature, cell in (one for one in cells.cells() if one[1] is row):
+                for shown in cells.everywhere(name, row, feature, cell, on):
+                    became, rules = cells.became(name, row, feature, shown, cells.run(shown))
+                    if became != shown.expected:
+                        wrong.append(
+                            f"{row['family']} {feature} ({shown.label}) on {on}: the cell says "
+                            f"{shown.expected}, the rules {became} {rules}"
+                        )
+    assert not wrong, "\n".join(wrong)
+
+
 def test_a_cell_that_is_wrong_is_noticed(cells: Cells) -> None:
     """Turning cells round makes the comparison fail: it does look."""
     opposite = {"yes": "no", "no": "yes"}
@@ -115,11 +138,48 @@ def test_sources_are_places_below_the_package(cells: Cells) -> None:
         ({"support": "untested", "cases": [{"works": True}]}, "untested cell has no cases"),
         ({"support": "no"}, "what happens `otherwise`"),
         ({"support": "yes", "cases": [{"works": True, "otherwise": "refused"}]}, "does not work"),
+        ({"support": "yes", "elsewhere": {"refused": ["sm120"]}}, "holds on every machine"),
     ],
 )
 def test_half_cells_are_refused(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(message)):
         Cell.model_validate({**data, "source": {"file": "srt/x.py"}})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"support": "partial", "runs": ["sm90"], "otherwise": "refused"}, "the lists say"),
+        ({"support": "partial", "refused": ["sm90"]}, "runs somewhere"),
+        ({"support": "no", "runs": ["sm90"]}, "runs somewhere"),
+    ],
+)
+def test_half_gpu_cells_are_refused(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Architectures.model_validate({**data, "source": {"file": "srt/x.py"}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("starts: [mp31]", "starts: []", "dsa dsa prefill_gpus: nothing is said of mp31"),
+        ("starts: [mp31]", "starts: [mp31, sm90]", "dsa dsa prefill_gpus: sm90 is listed twice"),
+        ("starts: [xpu]", "starts: [xpx]",
+         "dsa dsa kv_fp8_e5m2: no machine has the architecture xpx"),
+        ("[gfx942, gfx950], sizes", "[gfx94], sizes",
+         "dsa dsa page_sizes: no machine has the architecture gfx94"),
+    ],
+)  # fmt: skip
+def test_every_architecture_is_in_one_list_of_a_gpu_cell(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    folder = tmp_path / RELEASE.name
+    shutil.copytree(DATA, folder)
+    path = folder / "backends" / "dsa.yaml"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    assert [str(problem) for problem in validate(folder)] == [f"backends {message}"]
 
 
 def test_a_backend_is_an_alias_or_has_families() -> None:
@@ -130,5 +190,4 @@ def test_a_backend_is_an_alias_or_has_families() -> None:
 
 
 def test_cells_are_read_from_the_data_folder() -> None:
-    folder = Path(__file__).parents[2] / "matrix" / "data" / RELEASE.engine / RELEASE.name
-    assert len(list((folder / "backends").glob("*.yaml"))) == len(RELEASE["backends"])
+    assert len(list((DATA / "backends").glob("*.yaml"))) == len(RELEASE["backends"])
