@@ -18,23 +18,28 @@ FAMILIES = ("mha", "mla")
 
 
 def backends_of(facts: CodeFacts, family: str) -> list[str]:
-    """Backends that serve models of a family, in the order of the registry."""
+    """Backends that serve models of a family, in the order of the registry.
+
+    Left out are those for models with sparse attention of their own, which are no family of these.
+    """
     own = facts.scan["class_names"]
     handlers = facts.family_handlers(family)
     found = []
     for name, entry in facts.registry.items():
         if entry.target is not None or name in facts.aliases:
             continue
-        if entry.only is not None or name in handlers:
-            if name in handlers or entry.only == family:
-                found.append(name)
-            continue
         classes = [
             implementation.segment.name
             for implementation in entry.implementations
             if implementation.family in (None, family)
         ]
-        if handlers or not classes or any(re.search(own["special"], one) for one in classes):
+        if any(re.search(own["special"], one) for one in classes):
+            continue
+        if entry.only is not None or name in handlers:
+            if name in handlers or entry.only == family:
+                found.append(name)
+            continue
+        if handlers or not classes:
             continue
         others = [pattern for kind, pattern in own["families"].items() if kind != family]
         if not any(re.search(pattern, one) for pattern in others for one in classes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from ..matrix.errors import MatrixError
 from ..matrix.loader import load as load_release
@@ -20,11 +20,11 @@ _OPEN = "–"
 
 def table(facts: CodeFacts, family: str) -> str:
     """The support table of a family as Markdown, with what holds under a condition below it."""
-    columns: list[dict[str, Any]] = load("columns")["generated"][family]
+    columns = list(_columns(facts, family))
     names = backends_of(facts, family)
     titles = _titles()
     notes: dict[str, int] = {}
-    rows = [["Backend", *(_title(facts, column) for column in columns)]]
+    rows = [["Backend", *(column["title"] for column in columns)]]
     for name in names:
         title = titles.get(name)
         row = [f"**{title}** (`{name}`)" if title else f"`{name}`"]
@@ -46,11 +46,15 @@ def table(facts: CodeFacts, family: str) -> str:
     return "\n".join(lines)
 
 
-def _title(facts: CodeFacts, column: dict[str, Any]) -> str:
-    """A column's title; one about a group of dtypes says which."""
-    title = str(column["title"])
-    values = group_values(facts, column["group"]) if "group" in column else []
-    return f"{title} ({', '.join(values)})" if values else title
+def _columns(facts: CodeFacts, family: str) -> Iterator[dict[str, str]]:
+    """The columns of a family's table; one about a group of dtypes is one for each of them."""
+    columns: list[dict[str, str]] = load("columns")["generated"][family]
+    for column in columns:
+        if "group" not in column:
+            yield column
+            continue
+        for dtype in group_values(facts, column["group"]):
+            yield {**column, "title": f"{column['title']} {dtype}", "group": dtype}
 
 
 def _cell(found: Support | None, notes: dict[str, int]) -> str:

@@ -12,7 +12,7 @@ from ..source.paths import events
 from ..source.segments import Segment
 from .conditions import Condition, Either, Term, family_of, terms
 from .memory import remembered
-from .model import Effect, Support
+from .model import Certainty, Effect, Support
 
 if TYPE_CHECKING:
     from .code import CodeFacts
@@ -27,6 +27,8 @@ _SAYS = re.compile(
     r" (?:the )?(?P<name>[\w -]{2,30}?) backend",
     re.I,
 )
+#: What a column may be about as a whole.
+_GROUPS = ("fp8", "fp4")
 _LIST_NAME = re.compile(
     r"^_?(?!\w*(?:GEMM|MOE|RUNNER|LINEAR|DQ))[A-Z0-9_]+_BACKENDS?(?:_CHOICES)?$"
 )
@@ -62,6 +64,11 @@ def support(
     open_ = [dtype for dtype, effect in outcomes.items() if effect is None]
     if not open_:
         return _hybrid(facts, backend, family, dtypes, outcomes)
+    limits = restrictions(facts, backend, family, group)
+    replaced = {one.dtype: one for one in limits if not one.machines}
+    if set(open_) <= set(replaced):
+        return Support("no", [replaced[open_[0]].place], replaced[open_[0]].told), []
+    open_ = [dtype for dtype in open_ if dtype not in replaced]
     if claimed:
         return Support("yes", [], f"nothing refuses {', '.join(open_)}"), []
     positive = _positive(facts, backend, family, group, open_)
@@ -75,11 +82,11 @@ def support(
     if told:
         return Support("yes", [told[0].place], f"accepted: {', '.join(open_)}"), []
     # What is refused on some machines is taken on the others.
-    limits = [one for one in restrictions(facts, backend, family, group) if one.machines]
-    if limits:
+    refused = [one for one in limits if one.machines]
+    if refused:
         return Support(
-            "partial", [limits[0].place], "the other machines take it",
-            f"except that {limits[0].told}",
+            "partial", [refused[0].place], "the other machines take it",
+            f"except that {refused[0].told}",
         ), []  # fmt: skip
     return None, []
 
@@ -124,7 +131,7 @@ def _hybrid(
     phase = ""
     takes: set[str] = set()
     for other in facts.names:
-        if other == backend:
+        if other == backend or not _serves(facts, other, family):
             continue
         for dtype in dtypes:
             if _mentions(facts, backend, other, family, dtype) and (
@@ -165,7 +172,8 @@ def _listed_for_a_phase(
                 for other, decoders in facts.name_lists()
                 if dtype.lower() in other.name.lower() and "decode" in other.name.lower()
                 for item in decoders
-                if refused_by(facts, backend, str(item.value), family, dtype) is None
+                if _serves(facts, str(item.value), family)
+                and refused_by(facts, backend, str(item.value), family, dtype) is None
             ]
             if partners and backend not in partners:
                 told = " or ".join(dict.fromkeys(partners))
@@ -174,6 +182,12 @@ def _listed_for_a_phase(
                     f"for prefill, with {told} as decode backend",
                 ), partners  # fmt: skip
     return None
+
+
+def _serves(facts: CodeFacts, backend: str, family: str | None) -> bool:
+    """Whether a backend takes models of a family, as far as its registration tells."""
+    entry = facts.registry.get(backend)
+    return entry is None or None in (entry.only, family) or entry.only == family
 
 
 def _mentions(facts: CodeFacts, prefill: str, decode: str, family: str | None, dtype: str) -> bool:
@@ -353,19 +367,44 @@ def _positive(
 ) -> Support | None:
     """Signs that the code serves a dtype: lists, messages, scales and storage types."""
     for segment, items in facts.name_lists():
-        if group.upper() in segment.name.upper() and _LIST_NAME.match(segment.name):
-            if family is not None and _other_family(segment.name, family):
-                continue
-            for item in items:
-                if item.value == backend:
-                    return Support("yes", [item.place], f"listed in {segment.name}")
+        if not _LIST_NAME.match(segment.name):
+            continue
+        named = _names_dtype(facts, segment, group)
+        if named is False or (family is not None and _other_family(segment.name, family)):
+            continue
+        certainty: Certainty = "proved" if named else "review"
+        for item in items:
+            if item.value == backend:
+                why = f"listed in {segment.name}"
+                return Support("yes", [item.place], why, certainty=certainty)
     # Block-scaled dtypes are told of kernels with full keys and values; latent caches differ.
     told = _told(facts, backend, family, group) if family != "mla" else None
     if told is not None:
         return told
-    if group != "fp8":
+    if not group.startswith("fp8"):
         return None
     return _scales(facts, backend, family) or _converted(facts, backend, family)
+
+
+def _names_dtype(facts: CodeFacts, segment: Segment, group: str) -> bool | None:
+    """Whether a constant is about a group of dtypes or a dtype; None where about a dtype's group.
+
+    `_FP4_MX_BACKENDS` is about `fp4_mx_block16`, `_NVFP4_BACKENDS` about no other FP4. Which dtypes
+    `_CPU_FP8_BACKENDS` is about is told by what its file calls `cpu_fp8_…`, if anything.
+    """
+    name = segment.name.lower().strip("_")
+    if group in _GROUPS:
+        return group in name
+    words, parts = f"_{name}_", group.split("_")
+    if len(parts) == 1:
+        return f"_{group}_" in words
+    found = re.search(rf"_{parts[0]}_(?:(e\dm\d|mx)_)?", words)
+    if found is None or found[1] is not None:
+        return found is not None and found[1] == parts[1]
+    stem = re.escape(name[: found.end() - 2])
+    text = facts.tree.text(segment.file) or ""
+    told = re.findall(rf"[\"']{stem}_(\w+)[\"']", text, re.I)
+    return None if not told or "_".join(parts[1:]) in told else False
 
 
 def _other_family(name: str, family: str) -> bool:
@@ -398,10 +437,10 @@ def _told(facts: CodeFacts, backend: str, family: str | None, group: str) -> Sup
             if group not in dtype or dtype not in group_values(facts, group):
                 continue
             if facts.display_name(match["name"]) == backend:
-                condition = ""
+                # That a dtype wants a backend does not say that nothing else is wanted.
                 return Support(
                     "partial", [place], f"--kv-cache-dtype {dtype}: “{match[0].strip()}”",
-                    condition or f"with {dtype}",
+                    "under further conditions" if group == dtype else f"with {dtype}",
                 )  # fmt: skip
     return None
 

@@ -129,9 +129,9 @@ def many_branches(facts: CodeFacts, backend: str, family: str | None) -> Support
         )  # fmt: skip
     if any(rule.outcome == "default" and (rule.target or 1) > 1 for rule in fixed):
         return Support(
-            "no", [effect.place, fixed[0].place],
+            "partial", [effect.place, fixed[0].place],
             f"topk > 1 with page_size > 1 is open to {', '.join(names)} only, and its default"
-            f" page size is {fixed[0].target}", "at its default page size",
+            f" page size is {fixed[0].target}", "at page_size 1 only",
         )  # fmt: skip
     return Support(
         "partial", [effect.place],

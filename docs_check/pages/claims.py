@@ -131,6 +131,15 @@ def named_family(*texts: str) -> str | None:
     return None
 
 
+def _named_dtype(title: str) -> str:
+    """The dtype or group of dtypes that a title names, where it names a single one."""
+    found = {
+        re.sub(r"[ -]", "_", match.lower())
+        for match in re.findall(load("columns")["dtype"], title, re.I)
+    }
+    return found.pop() if len(found) == 1 else ""
+
+
 def _read(table: Table, displays: Displays) -> TableView | None:
     titles = table.titles()
     if not titles:
@@ -148,6 +157,8 @@ def _read(table: Table, displays: Displays) -> TableView | None:
                     group = column.get("group", "")
                     if column["feature"] == "platform":
                         group = cell.text.lower()
+                    elif column["feature"] == "kv_dtype":
+                        group = _named_dtype(cell.text) or group
                     columns.append((index, column["feature"], group, cell))
                     break
         needs = layout.get("needs")

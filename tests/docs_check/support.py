@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from attn_lint.docs_check.drift.engine import check_pages
 from attn_lint.docs_check.drift.findings import DriftFinding, Report
 from attn_lint.docs_check.facts.code import CodeFacts
 from attn_lint.docs_check.facts.diffusion import DiffusionFacts
+from attn_lint.docs_check.features import FAMILIES
+from attn_lint.docs_check.generate import between_marks, table
 from attn_lint.docs_check.listing import listing
-from attn_lint.docs_check.pages.page import parse_page
+from attn_lint.docs_check.pages.page import Page, parse_page
 from attn_lint.docs_check.reporting import as_text
 from attn_lint.docs_check.source.tree import SourceTree
 
@@ -35,6 +38,33 @@ def facts(path: Path = MODERN) -> CodeFacts:
 def drift(text: str, path: Path = MODERN, name: str = "page.mdx") -> list[DriftFinding]:
     """Findings of a page given as text."""
     return check_pages(source(path), [parse_page(name, text)])
+
+
+#: Pages for a generated table: what may stand around its marks.
+AROUND = {
+    "nothing": "{marks}",
+    "its heading": "# Attention\n\n## {family} backends\n\n{marks}",
+    "a heading of another family": "## {other} models\n\n{marks}",
+    "other headings": "# Kernels\n\nIn the code.\n\n{marks}\n\n## Notes\n\nMore on {other}.\n",
+    "the other table": "{marks}\n\n{others}",
+}
+
+
+def generated_pages(own: CodeFacts) -> Iterator[tuple[str, Page]]:
+    """Pages that `docs generate` wrote the tables of a tree into."""
+    tables = {family: table(own, family) for family in FAMILIES}
+    for family, other in (FAMILIES, FAMILIES[::-1]):
+        marks, others = (
+            f"{{/* attn-lint: table {name} */}}\n{{/* attn-lint: end */}}"
+            for name in (family, other)
+        )
+        for around, template in AROUND.items():
+            text = template.format(
+                marks=marks, others=others, family=family.upper(), other=other.upper()
+            )
+            for name in FAMILIES if others in text else (family,):
+                text = between_marks(text, name, tables[name], "page.mdx")
+            yield f"{family}, {around}", parse_page("page.mdx", text)
 
 
 def ill_worded(found: list[DriftFinding]) -> list[str]:

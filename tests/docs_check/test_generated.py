@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from attn_lint.docs_check.commands import run_generate
+from attn_lint.docs_check.drift.engine import Checker
 from attn_lint.docs_check.errors import UsageError
+from attn_lint.docs_check.generate import table
 
-from .support import MODERN, copied, drift
+from .support import FIXTURES, MODERN, TREES, copied, drift, facts, generated_pages, source
 
 #: `alpha` takes topk > 1 with one family of models only.
 REFUSAL = """
@@ -109,6 +111,33 @@ def _more_sizes(view):
     (one,) = drift(line.format("8, 32"), tree)
     assert (one.certainty, one.fix) == ("proved", None)
     assert one.actual == "32 or 64; others become 64 (MHA); 32, 64 or 16; others become 64 (MLA)"
+
+
+@pytest.mark.parametrize("layout", ["modern", "chain", "decorators", "annotated"])
+def test_nothing_is_found_on_a_page_that_was_generated(layout: str) -> None:
+    checker = Checker(source(TREES / layout))
+    for name, page in generated_pages(checker.facts):
+        assert [one.message for one in checker.check(page)] == [], name
+
+
+def test_what_became_wrong_in_a_generated_table_is_found(tmp_path: Path) -> None:
+    pages = dict(generated_pages(Checker(source()).facts))
+    path = refusing(tmp_path, "mha")
+    found = Checker(source(path)).check(pages["mha, nothing"])
+    assert [(one.code, one.certainty) for one in found] == [("DOC106", "proved")]
+    assert Checker(source(path)).check(pages["mla, nothing"]) == []
+
+
+def test_a_generated_table_is_about_backends_of_its_family(tmp_path: Path) -> None:
+    """A backend for sparse models has a handler among those of MLA models, and asserts its own."""
+    tree = copied(MODERN, tmp_path / "tree")
+    handlers = tree / "sglang" / "srt" / "models" / "deepseek_common"
+    (file,) = [file for file in handlers.glob("*.py") if ".register(" in file.read_text("utf-8")]
+    text = file.read_text("utf-8")
+    file.write_text(text + '\nAttentionBackendRegistry.register("sparse", handle)\n', "utf-8")
+    assert "`sparse`" not in table(facts(tree), "mla")
+    right = (FIXTURES / "right.mdx").read_text("utf-8")
+    assert drift(right, tree) == []
 
 
 # ------------------------------------------------------------------------------- marks

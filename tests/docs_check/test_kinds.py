@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attn_lint.docs_check.facts import kvdtype
 
-from .support import FIXTURES, MODERN, copied, drift, ill_worded
+from .support import FIXTURES, MODERN, copied, drift, facts, ill_worded
 
 RIGHT = (FIXTURES / "right.mdx").read_text(encoding="utf-8")
 DIFFUSION = (FIXTURES / "right_diffusion.mdx").read_text(encoding="utf-8")
@@ -117,6 +118,14 @@ def test_limits_of_hybrid_models_by_branch(tmp_path: Path) -> None:
     ]
 
 
+def _with_dtypes(tree: Path, *names: str) -> None:
+    """Give the flag of a tree more KV-cache dtypes."""
+    flag = tree / "sglang" / "srt" / "arg_groups" / "fields" / "exec_.py"
+    text = flag.read_text(encoding="utf-8")
+    more = "".join(f'"{name}", ' for name in names)
+    flag.write_text(text.replace('"nvfp4"]', f'{more}"nvfp4"]'), "utf-8")
+
+
 def test_dtypes_that_some_machines_refuse_or_that_change_the_backend(tmp_path: Path) -> None:
     code = """
 
@@ -129,22 +138,51 @@ def _more_dtype_checks(view):
 
 
 def _fallback(view):
-    if view.attention_backend == "beta_mla" and view.kv_cache_dtype == "fp8_e4m3":
+    if view.attention_backend == "delta" and view.kv_cache_dtype == "fp8_e4m3":
         return {"attention_backend": "alpha"}
     return {}
 """
+    # A column for all of FP8: `delta` takes fp8_e5m2.
+    page = RIGHT.replace("(native) | FP4 KV Cache", "(native) | FP8 KV Cache")
+    page = page.replace("| **Delta** | ✅ | ❌ |", "| **Delta** | ✅ | ✅ |")
     tree = added(tmp_path, "srt/arg_groups/overrides.py", code)
-    assert messages(RIGHT, tree) == [
+    _with_dtypes(tree, "fp8_e5m2")
+    assert messages(page, tree) == [
+        "partial: Delta: with fp8_e4m3 the backend becomes alpha",
         "partial: Beta MLA: fp8_e4m3 is refused for prefill on Blackwell (SM120),"
         " Blackwell (SM121)",
-        "partial: Beta MLA: with fp8_e4m3 the backend becomes alpha",
     ]
-    found = drift(RIGHT, tree)
+    found = drift(page, tree)
     assert [one.condition for one in found] == [
-        "except with fp8_e4m3 for prefill on Blackwell (SM120), Blackwell (SM121)",
         "except with fp8_e4m3",
+        "except with fp8_e4m3 for prefill on Blackwell (SM120), Blackwell (SM121)",
     ]
     assert ill_worded(found) == []
+    # A column for the one: it is not what serves it.
+    assert (
+        "proved: Delta is said to take an FP8_E4M3 KV cache; it does not: with fp8_e4m3 the"
+        " backend becomes alpha" in messages(page.replace("FP8 KV", "fp8_e4m3 KV", 1), tree)
+    )
+    assert not any("Delta" in one for one in messages(page.replace("FP8", "fp8_e5m2", 1), tree))
+
+
+def test_a_list_whose_file_says_which_dtype_it_is_about(tmp_path: Path) -> None:
+    code = """
+
+_CPU_FP8_BACKENDS = frozenset({"delta"})
+_FP4_MX_BACKENDS = ["alpha"]
+METHODS = {"cpu_fp8_e4m3": _CPU_FP8_BACKENDS}
+"""
+    tree = added(tmp_path, "srt/arg_groups/choices.py", code)
+    _with_dtypes(tree, "mxfp8", "fp4_mx_block16")
+    own = facts(tree)
+    dtypes = ("fp8", "fp8_e4m3", "fp8_e5m2", "mxfp8")
+    for name, told in zip(dtypes, ("yes", "yes", None, None), strict=True):
+        found = kvdtype.support(own, "delta", "mha", name)[0]
+        assert (found.value if found else None) == told, name
+    for name, told in (("fp4_mx_block16", "yes"), ("nvfp4", "no")):
+        found = kvdtype.support(own, "alpha", "mha", name)[0]
+        assert found is None or found.value == told
 
 
 def test_a_dtype_that_a_list_has_for_one_phase(tmp_path: Path) -> None:

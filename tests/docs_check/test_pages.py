@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attn_lint.docs_check.launches import commands
 from attn_lint.docs_check.names import Displays
-from attn_lint.docs_check.pages.claims import Mark, read_mark, with_numbers
+from attn_lint.docs_check.pages.claims import Mark, read_mark, read_tables, with_numbers
 from attn_lint.docs_check.pages.page import parse_page
 from attn_lint.docs_check.pages.tables import plain
 from hypothesis import given
@@ -153,6 +153,25 @@ def test_numbers_and_what_is_behind_them(raw: str, numbers: tuple[int, ...], new
     mark = read_mark(plain(raw))
     assert (mark.value, mark.numbers) == ("numbers", numbers)
     assert with_numbers(raw, mark, "64 or 32") == (new or raw)
+
+
+@pytest.mark.parametrize(
+    ("title", "group"),
+    [
+        ("FP8 KV Cache", "fp8"),
+        ("KV fp8_e4m3", "fp8_e4m3"),
+        ("FP8 E5M2 KV cache", "fp8_e5m2"),
+        ("`mxfp8` KV", "mxfp8"),
+        ("KV `nvfp4`", "nvfp4"),
+        ("KV fp4_mx_block16", "fp4_mx_block16"),
+        # Several dtypes: what the column is about as a whole.
+        ("FP8 KV Cache (fp8_e5m2, fp8_e4m3, mxfp8)", "fp8"),
+    ],
+)
+def test_dtypes_in_titles(title: str, group: str) -> None:
+    page = parse_page("p.md", f"| Backend | {title} |\n|---|---|\n| a | ✅ |\n")
+    (view,) = read_tables(page, Displays("llm", ["a"], []))
+    assert [(feature, own) for feature, own, _ in view.columns] == [("kv_dtype", group)]
 
 
 def test_display_names() -> None:

@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attn_lint.docs_check.drift.engine import check_pages
+import yaml
+from attn_lint.docs_check.data import load
+from attn_lint.docs_check.drift.engine import Checker, check_pages
 from attn_lint.docs_check.drift.findings import DriftFinding
 from attn_lint.docs_check.facts.code import CodeFacts
+from attn_lint.docs_check.features import backends_of, support
 from attn_lint.docs_check.pages.page import read_page
 from attn_lint.docs_check.source.tree import SourceTree
 from attn_lint.lintcfg.docs_judge import judge_for
+from attn_lint.matrix.loader import data_folder
 
-from .support import ill_worded
+from .support import generated_pages, ill_worded
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(os.environ.get("ATTN_LINT_DOCS_CASES") or ROOT.parent / "shared" / "cases")
@@ -92,6 +96,33 @@ def findings(version: str) -> list[DriftFinding]:
     pages = [read_page(path, path.name) for path in sorted(PAGES.glob("*.mdx"))]
     tree = release(version)
     return check_pages(tree, pages, judge_for(tree.version(), pages))
+
+
+@pytest.mark.parametrize("version", [entry["version"] for entry in HISTORY] or ["0.5.22"])
+def test_nothing_is_found_on_a_page_that_was_generated(version: str) -> None:
+    checker = Checker(release(version))
+    for name, page in generated_pages(checker.facts):
+        assert [one.message for one in checker.check(page)] == [], name
+
+
+def test_no_generated_cell_says_the_opposite_of_the_matrix() -> None:
+    """The matrix is held against the running argument code; what both decide has to agree."""
+    facts = CodeFacts(release("0.5.22"))
+    features = load("columns")["audited"]
+    opposite = []
+    for file in sorted(Path(data_folder(release="0.5.22"), "backends").glob("*.yaml")):
+        row = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for family in row.get("families", ()):
+            if row["name"] not in backends_of(facts, family["family"]):
+                continue
+            for key in features.keys() & family["cells"].keys():
+                entry = features[key]
+                found = support(facts, row["name"], family["family"], entry["feature"],
+                                entry.get("group", ""))  # fmt: skip
+                told = {found.value if found else "", family["cells"][key]["support"]}
+                if told == {"yes", "no"}:
+                    opposite.append((row["name"], family["family"], key))
+    assert opposite == []
 
 
 @pytest.mark.skipif(not DRIFT, reason="no disagreements to look for")

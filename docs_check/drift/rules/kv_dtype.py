@@ -123,7 +123,7 @@ def _cell(
     if mark.value == "yes" and support.value == "no":
         context.report(
             INFO, Spot.of(cell),
-            message=f"{shown} is said to take an {label}; the code refuses it: {support.why}",
+            message=f"{shown} is said to take an {label}; it does not: {support.why}",
             claim=f"{shown} supports an {label}", actual=support.why, places=support.places,
             fix=context.cell_fix(cell, cell.raw.replace("✅", "❌")), subject=backend,
         )  # fmt: skip

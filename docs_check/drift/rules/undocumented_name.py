@@ -62,7 +62,7 @@ def _rows(context: Context) -> None:
             if name in rows or name in facts.aliases:
                 continue
             entry = facts.registry.get(name)
-            if entry is None or entry.target is not None:
+            if entry is None or name not in context.serving(view.family):
                 continue
             if _has_section(context, name):
                 continue
