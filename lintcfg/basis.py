@@ -10,6 +10,7 @@ from ..matrix import loader
 from ..matrix.record import mutable_record, record, replaced
 from .config import Config, PathSettings
 from .findings import SEVERITIES, Finding
+from .platforms import kind_name
 
 if TYPE_CHECKING:
     from .context import Context
@@ -34,8 +35,10 @@ class Basis:
     Attributes:
         asked: the release that the launch runs on, as far as anything tells.
         release: the one of the matrix that it is judged by; `exact` where that is the same.
-        told: both in words, with what they were taken from.
+        told: machine and release in words, with what they were taken from.
         own: names of what the launch itself says.
+        kind: the kind of machine, for where no machine is named or none of its name is known;
+            `kind_origin`: what told it.
     """
 
     gpu: str | None
@@ -45,11 +48,27 @@ class Basis:
     exact: bool
     told: str
     own: frozenset[str] = frozenset()
+    kind: str | None = None
+    kind_origin: str = ""
 
     @property
     def older(self) -> bool:
         """Whether the launch runs on a release before the one that it is judged by."""
         return not self.exact and numbers(self.asked) < numbers(self.release)
+
+    @property
+    def machines(self) -> str:
+        """The machines that stand for one that is not known, in words."""
+        kind = f"{kind_name(self.kind)} " if self.kind else ""
+        return f"every class of {kind}machine"
+
+    @property
+    def whole(self) -> str:
+        """All that is told of the machine, or of its kind, and of the release."""
+        if self.gpu is not None or self.kind is None:
+            return self.told
+        kind = f"{self.machines} ({self.kind_origin})"
+        return f"{kind}, {self.told}" if self.told else kind
 
 
 def basis(
@@ -65,11 +84,15 @@ def basis(
         _said(context, "gpu"), (settings.gpu, "configuration"), (options.gpu, "given"),
         (config.gpu, "configuration"),
     )  # fmt: skip
+    cuda, cuda_origin = _first(
+        _said(context, "cuda"), (settings.cuda, "configuration"), (options.cuda, "given"),
+        (config.cuda, "configuration"),
+    )  # fmt: skip
+    kind, kind_origin = _first(_said(context, "kind"), (cuda and "cuda", cuda_origin))
     if gpu == "all":
-        gpu = None
+        gpu = kind = None
     if gpu is not None:
         parts.append(f"gpu {gpu} ({origin})")
-    cuda = _said(context, "cuda")[0] or settings.cuda or options.cuda or config.cuda
     asked, origin = _first(
         _said(context, "sglang"), (settings.sglang, "configuration"), (options.sglang, "given"),
         (config.sglang, "configuration"),
@@ -81,7 +104,9 @@ def basis(
     if not exact:
         parts.append(f"judged by {release}")
     own = frozenset(name for name in ("gpu", "cuda", "sglang") if _said(context, name)[0])
-    return Basis(gpu, cuda, asked, release, exact, ", ".join(parts), own)
+    return Basis(
+        gpu, cuda, asked, release, exact, ", ".join(parts), own, kind, kind_origin,
+    )  # fmt: skip
 
 
 def _said(context: Context | None, name: str) -> tuple[str | None, str]:

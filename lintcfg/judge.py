@@ -39,6 +39,7 @@ class Launch:
         argv: arguments of SGLang, without the command itself.
         environment: SGLang's variables as set for this launch.
         gpu: name of the machine, or None where it is not known.
+        kind: kind of the machine, where no more is known of it.
         cuda: CUDA version where it differs from the machine's usual one.
         model: stands for the value of `--model-path`; draft: for that of the draft path.
         before: what the command word itself got wrong.
@@ -49,6 +50,7 @@ class Launch:
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     gpu: str | None = None
+    kind: str | None = None
     cuda: str | None = None
     model: str | None = None
     draft: str | None = None
@@ -138,12 +140,27 @@ class Judge:
             self._platform_states[key] = found
         return found
 
+    def _kind(self, launch: Launch) -> str | None:
+        """The kind of machine that a launch without a GPU is for, where there are any of it."""
+        return launch.kind if self.platforms.representatives(launch.kind) else None
+
+    def _kind_state(self, kind: str, cuda: str | None) -> dict[str, Any]:
+        """What `platform_state` gives, as far as all machines of a kind have it in common."""
+        key = (f"any {kind}", cuda)
+        found = self._platform_states.get(key)
+        if found is None:
+            found = self.platforms.shared_values(kind, cuda)
+            found.update(self.program.platform_definitions(found))
+            self._platform_states[key] = found
+        return found
+
     def judge(self, launch: Launch) -> Judgement:
         """Judge one launch.
 
         An unknown GPU or model is first left open, which proves what holds for any; then every
         class of machine and a model of every family is put in its place, so that the answer can
-        say where it starts and where it does not.
+        say where it starts and where it does not. Where the kind of machine is known, these are
+        the machines of that kind.
 
         Raises:
             UsageError: the GPU or the CUDA version is not one.
@@ -245,12 +262,14 @@ class Judge:
     ) -> None:
         """Put machines and models in place of what is not known, and add what they show."""
         launch, parsed = judgement.launch, judgement.parsed
-        gpus = [judgement.gpu] if judgement.gpu is not None else self.platforms.representatives()
+        gpus = [judgement.gpu]
+        if judgement.gpu is None:
+            gpus = [*self.platforms.representatives(self._kind(launch))]
         exact = judgement.model is not None
         families: list[tuple[str | None, ModelTraits | None]] = [(None, judgement.model)]
         if not exact:
             families = [*self.archetypes()]
-        typical = [gpu for gpu in gpus if gpu in self.program.typical_machines]
+        typical = [gpu for gpu in gpus if gpu in self.program.typical_machines] or gpus
         for number, (family, model) in enumerate(families):
             own_draft = draft
             if family is not None and parsed.values.get("speculative_algorithm") is not None:
@@ -318,10 +337,11 @@ class Judge:
         problems: list[ModelProblem],
     ) -> Judgement:
         platform = self.platform_state(gpu, launch.cuda) if gpu is not None else None
+        kind = self._kind(launch) if gpu is None else None
         outcome = self.program.run(
             parsed.values,
             typed=parsed.typed,
-            platform=platform,
+            platform=platform if kind is None else self._kind_state(kind, launch.cuda),
             model=model.traits if model is not None else None,
             draft=draft,
             environment=launch.environment,

@@ -16,6 +16,10 @@ _VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,2}")
 _VENDOR_WORDS = ("nvidia", "amd", "intel", "instinct", "geforce", "tesla", "gpu", "huawei")
 
 
+#: Kinds that are not called by their own name.
+_KIND_NAMES = {"hip": "ROCm"}
+
+
 def _key(name: str) -> str:
     return _NOISE.sub("", name.lower())
 
@@ -86,6 +90,29 @@ class Platforms:
             row = {**row, "cuda": cuda if "." in cuda else f"{cuda}.0"}
         return {f"platform.{key}": value for key, value in platform_values(dict(row)).items()}
 
-    def representatives(self) -> list[str]:
-        """One machine for each class that the release tells apart."""
-        return [row["name"] for row in self.rows if row["representative"]]
+    def representatives(self, kind: str | None = None) -> list[str]:
+        """One machine for each class that the release tells apart, of all kinds or of one."""
+        return [
+            row["name"]
+            for row in self.rows
+            if row["representative"] and kind in (None, row["kind"])
+        ]
+
+    def shared_values(self, kind: str, cuda: str | None = None) -> dict[str, Any]:
+        """`platform.*` values that all machines of a kind have in common."""
+        several = [
+            self.values(row["name"], cuda if kind == "cuda" else None)
+            for row in self.rows
+            if row["kind"] == kind
+        ]
+        first = several[0]
+        return {
+            name: value
+            for name, value in first.items()
+            if all(other[name] == value for other in several)
+        }
+
+
+def kind_name(kind: str) -> str:
+    """What people call a kind of machine."""
+    return _KIND_NAMES.get(kind) or kind.upper()

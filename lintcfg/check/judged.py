@@ -42,7 +42,7 @@ class Judged:
         shape, values = self._shape(launch)
         key = (
             shape, launch.unknown, tuple(sorted(launch.environment.items())), launch.gpu,
-            launch.cuda, launch.model, launch.partial,
+            launch.kind, launch.cuda, launch.model, launch.draft, launch.partial,
         )  # fmt: skip
         several = self._known.setdefault(key, [])
         for asked, given, judgement in several:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...matrix import loader
 from ...matrix.record import replaced
-from ..basis import Options, in_its_time, is_release, nearest
+from ..basis import Basis, Options, in_its_time, is_release, nearest
 from ..basis import basis as basis_of
 from ..config import Config, PathSettings
 from ..errors import UsageError
@@ -223,6 +223,8 @@ class Runner:
                 if found.context.origin.get("gpu") != "comment":
                     self._note(f"{report.path}: {error}")
                 gpu = None
+        basis = replaced(basis, gpu=gpu)
+        told = basis.whole
         seen: dict[tuple[Any, ...], Located] = {}
         startups = []
         for start, message in found.config_problems:
@@ -230,10 +232,10 @@ class Runner:
                 continue  # a launcher reads such a file itself
             finding = self._finding(_CONFIG, message, "")
             report.located.append(
-                Located(report.path, report.place(start, start + 1), finding, number, basis.told)
+                Located(report.path, report.place(start, start + 1), finding, number, told)
             )
         for position, variant in enumerate(found.variants):
-            judgement = self._judged_variant(judge, found, variant, gpu, basis.cuda)
+            judgement = self._judged_variant(judge, found, variant, basis)
             if isinstance(judgement, str):
                 report.located.append(self._trouble(report, judgement, found.start))
                 startups.append("unchecked")
@@ -249,7 +251,7 @@ class Runner:
                 key = (finding.code, finding.message, start)
                 if key not in seen:
                     seen[key] = Located(
-                        report.path, report.place(start, end), finding, number, basis.told,
+                        report.path, report.place(start, end), finding, number, told,
                         changes_for(finding, judgement, variant, judge.flags, basis),
                     )  # fmt: skip
                     report.located.append(seen[key])
@@ -260,7 +262,7 @@ class Runner:
         report.startups.append(tuple(startups))
 
     def _judged_variant(
-        self, judge: Judge, found: Found, variant: Variant, gpu: str | None, cuda: str | None
+        self, judge: Judge, found: Found, variant: Variant, basis: Basis
     ) -> Judgement | str:
         if len(variant.words) > _MAX_WORDS:
             return f"a launch of {len(variant.words)} words is not judged"
@@ -281,7 +283,8 @@ class Runner:
         if model is not None and _is_missing(model):
             model = None
         launch = Launch(
-            argv, environment=environment, gpu=gpu, cuda=cuda, model=model, unknown=unknown,
+            argv, environment=environment, gpu=basis.gpu, kind=basis.kind, cuda=basis.cuda,
+            model=model, unknown=unknown,
             # A launcher's own defaults and a caller's further flags are not seen here.
             partial=found.partial,
         )  # fmt: skip

@@ -130,21 +130,15 @@ def _launch(case: dict[str, Any], number: int, request: Request) -> tuple[Launch
     command = strip_command(argv)
     if command.other_program:
         raise InputError(f"line {number}: no SGLang server launch: {command.other_program}")
-    known = told_basis(request.given, request.config, command)
-    known = replaced(
-        known, gpu=case.get("gpu") or known.gpu, cuda=case.get("cuda") or known.cuda,
-        own=known.own - {key for key in ("gpu", "cuda", "sglang") if case.get(key)},
-    )  # fmt: skip
-    if case.get("sglang"):
-        # As with `--sglang`: who asks for a release wants that one and no other.
-        release = case["sglang"].removeprefix("v")
-        known = replaced(known, asked=release, release=release, exact=True)
+    said = {key: case[key] for key in ("gpu", "cuda", "sglang") if case.get(key)}
+    known = told_basis(request.given, request.config, command, said)
     launch = replaced(
         launch_of(command),
         environment={
             **command.environment, **{key: str(value) for key, value in environment.items()},
         },
         gpu=known.gpu,
+        kind=known.kind,
         cuda=known.cuda,
         model=case.get("model"),
         draft=case.get("draft"),

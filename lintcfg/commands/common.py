@@ -78,7 +78,10 @@ class Request:
     def launch(self, gpu: str | None) -> Launch:
         """The launch, for a machine."""
         launch = launch_of(self.command)
-        return replaced(launch, environment=self.environment, gpu=gpu, cuda=self.basis.cuda)
+        return replaced(
+            launch, environment=self.environment, gpu=gpu, kind=self.basis.kind,
+            cuda=self.basis.cuda,
+        )  # fmt: skip
 
     def judged(self, judge: Judge) -> Judgement:
         """The verdict on the launch."""
@@ -254,17 +257,33 @@ def launch_environment(command: Command) -> dict[str, str]:
     return environment
 
 
-def told_basis(given: o.Given, config: Config, command: Command) -> Basis:
-    """What a launch on the command line is judged for: its own words come first, as in files."""
+#: What options start with that tell of the machine.
+_TELLING = ("--gres", "--gpus", "--device", "--runtime")
+
+
+def told_basis(
+    given: o.Given, config: Config, command: Command, said: Mapping[str, str] | None = None
+) -> Basis:
+    """What a launch on the command line is judged for: its own words come first, as in files;
+    before these comes what is `said` of this launch.
+    """
     context = None
     words = (*command.around, *command.words)
-    # Bare flags name no image and no scheduler, and most commands neither.
-    if command.name and any(":" in word or word.startswith("--gres") for word in words):
+    # Bare flags name no image, no device and no scheduler, and most commands neither.
+    if command.name and any(":" in word or word.startswith(_TELLING) for word in words):
         from ..context import of_command
 
         context = of_command(words)
+    if said:
+        from ..context import Context
+
+        context = context or Context()
+        for name, value in said.items():
+            context.set(name, value, "given")
     options = Options(given.get(o.GPU), given.get(o.CUDA), given.get(o.SGLANG), given.get(o.MATRIX))
     known = basis(context, config, PathSettings(), options)
+    if said:
+        known = replaced(known, own=known.own - said.keys())
     if known.exact or "sglang" in known.own:
         return known
     # Who asks for a release wants that one; only a launch's own may be one that nobody has.
@@ -274,10 +293,11 @@ def told_basis(given: o.Given, config: Config, command: Command) -> Basis:
 def assumptions(judgement: Judgement, request: Request) -> list[str]:
     """What the verdict rests on that the user did not say."""
     lines = []
-    if not request.basis.exact or request.basis.own:
-        lines.append(request.basis.told)
+    known = request.basis
+    if not known.exact or known.own:
+        lines.append(known.told)
     if judgement.gpu is None:
-        lines.append(f"GPU not given (--gpu): judged for {machines_tried(judgement)}")
+        lines.append(f"GPU not given (--gpu): judged for {machines_tried(judgement, known)}")
     if judgement.model is None and any(f.stage == "model-config" for f in judgement.findings):
         pass  # the finding says all there is to say of the model
     elif judgement.model is None:
@@ -305,17 +325,19 @@ def _own_options_meant(judgement: Judgement) -> Iterator[str]:
             yield f"attn-lint's own option is {close[0]}, not {printable(problem.flag)}"
 
 
-def machines_tried(judgement: Judgement) -> str:
+def machines_tried(judgement: Judgement, known: Basis) -> str:
     """On which machines a launch without a GPU was judged; not every family is tried on each."""
     tried: dict[str | None, list[str]] = {}
     for one in judgement.contexts:
         tried.setdefault(one.family, []).append(one.gpu)
     every = max(tried.values(), key=len, default=[])
     some = [gpus for gpus in tried.values() if len(gpus) < len(every)]
-    if not some:
-        return "every class of machine"
-    whole = ", ".join(str(family) for family, gpus in tried.items() if len(gpus) == len(every))
-    return f"every class of machine ({whole} models) or {', '.join(some[0])} (the other families)"
+    told = [known.kind_origin] if known.kind else []
+    if some:
+        whole = ", ".join(str(family) for family, gpus in tried.items() if len(gpus) == len(every))
+        told.append(f"{whole} models")
+    text = f"{known.machines} ({'; '.join(told)})" if told else known.machines
+    return f"{text} or {', '.join(some[0])} (the other families)" if some else text
 
 
 def to_json(judgement: Judgement, request: Request, findings: Sequence[Finding]) -> dict[str, Any]:

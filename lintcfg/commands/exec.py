@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from ...matrix.record import replaced
 from .. import options as o
+from ..basis import Basis
 from ..errors import EXIT_CLEAN, UsageError
 from ..findings import Finding
 from ..platforms import Platforms
@@ -92,7 +93,7 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
         _say(f"not a launch that can be judged ({stripped.other_program}); starting it")
         return True
     if looks and known.gpu is None:
-        known = replaced(known, gpu=_recognised(judge.platforms))
+        known = replaced(known, gpu=_recognised(judge.platforms, known))
     launch = replaced(request.launch(known.gpu), partial=stripped.contained)
     judgement = judged(judge, launch, known)
     findings = request.filtered(judgement.findings)
@@ -115,6 +116,8 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
         reason = f"findings reach --fail-on {given.get(o.FAIL_ON)}"
     if reason is None:
         return True
+    if known.whole:
+        _say(f"judged for {known.whole}")
     if given.has(WARN_ONLY):
         _say(f"starting this launch all the same (--warn-only): {reason}")
         return True
@@ -122,16 +125,16 @@ def _allowed(given: o.Given, command: list[str]) -> bool:
     return False
 
 
-def _recognised(platforms: Platforms) -> str | None:
+def _recognised(platforms: Platforms, known: Basis) -> str | None:
     """The matrix's name of this machine's GPU."""
     name = own_gpu()
     if name is None:
-        _say("no GPU was recognised: judged for every class of machine")
+        _say(f"no GPU was recognised: judged for {known.machines}")
         return None
     try:
         found = platforms.find(name)
     except UsageError as error:
-        _say(f"{error}; judged for every class of machine")
+        _say(f"{error}; judged for {known.machines}")
         return None
     _say(f"GPU: {name}")
     return found

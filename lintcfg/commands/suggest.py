@@ -262,7 +262,13 @@ class Preferences:
 
 def preferences(launch: Launch, judge: Judge) -> Preferences:
     """What SGLang takes where nobody asks for a backend."""
-    bare = replaced(launch, argv=_model_only(launch, judge), partial=True, cuda=None)
+    bare = replaced(
+        launch,
+        argv=_model_only(launch, judge),
+        partial=True,
+        kind=None,
+        cuda=None,
+    )
     anybody = judge.judge(replaced(bare, argv=[], model=None))
     anywhere = judge.judge(replaced(bare, gpu=None))
     return Preferences(_taken(anybody.contexts), _taken(anywhere.contexts))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from ..context import GRES, IMAGE, NO_CARDS, Context
+from ..context import ANY_IMAGE, GRES, IMAGE, NO_CARDS, Context, from_image
 
+_TAGGED = re.compile(ANY_IMAGE.pattern + r"[\w.-]*\w")
 _UNDATED = re.compile(r"\bsglang:(?!v?\d)\w")
 _PIN = re.compile(
     r"\bsglang(?:\[[\w,.\s-]*\])?\s*(?:==|~=|@v?)\s*v?(\d+\.\d+\.\d+(?:\.?(?:post|rc|dev)\d+)?)"
@@ -44,8 +45,21 @@ def from_text(text: str, context: Context) -> None:
 
 
 def from_images(text: str, context: Context) -> None:
-    """Take the release of the one image of SGLang that a whole file names."""
-    tags = {match.group(1): match for match in IMAGE.finditer(text)} if "sgl" in text else {}
+    """Take the release of the one image of SGLang that a whole file names, and the machines that
+    all its images are built for.
+    """
+    if "sgl" not in text:
+        return
+    images = sorted({match.group().strip() for match in _TAGGED.finditer(text)})
+    for name in ("gpu", "kind", "cuda"):
+        told = []
+        for image in images:
+            one = Context()
+            from_image(image, one)
+            told.append((getattr(one, name), one.origin.get(name, "")))
+        if len({value for value, _ in told}) == 1:
+            context.note(name, *told[0])
+    tags = {match.group(1): match for match in IMAGE.finditer(text)}
     if len(tags) == 1 and _UNDATED.search(text) is None:
         ((release, match),) = tags.items()
         context.note("sglang", release, f"image {match.group().strip().strip('/')}")
@@ -77,5 +91,4 @@ class CommentSettings:
         if not self.places:
             return
         for name, value in self.settings[max(0, bisect_right(self.places, place) - 1)].items():
-            setattr(context, name, value)
-            context.origin[name] = "comment"
+            context.set(name, value, "comment")

@@ -77,6 +77,7 @@ class _File:
         self.embedded = embedded
         self.environment: dict[str, Source] = {}
         self.context = Context()
+        self.stages: dict[str, Context] = {}
         self.entrypoint: list[Source] | None = None
         self.command: list[Source] | None = None
         self.shell_entrypoint = False
@@ -102,7 +103,7 @@ class _File:
         self.finish()
 
     def stage(self, node: Any) -> None:
-        """A new stage: its image, and no command yet."""
+        """A new stage: its image, or the stage that it goes on from, and no command yet."""
         self.entrypoint = self.command = None
         self.shell_entrypoint = False
         self.context = Context()
@@ -112,6 +113,9 @@ class _File:
                 for name, value in self.environment.items():
                     text = text.replace(f"${{{name}}}", value.text).replace(f"${name}", value.text)
                 from_image(text, self.context)
+                self.context.fill(self.stages.get(text.lower(), Context()))
+            elif child.type == "image_alias":
+                self.stages[self.reader.text(child).lower()] = self.context
 
     def variables(self, node: Any) -> None:
         """ENV and ARG."""

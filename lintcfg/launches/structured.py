@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..context import Context, from_image
+from ..context import Context, from_device, from_image, from_runtime
 from . import shell
 from .command import Commands, keyed
 from .context import CARD, GPU_KEYS
@@ -42,6 +42,9 @@ _OTHER_ENGINES = ("vllm", "trtllm", "tensorrt", "lmdeploy", "tgi", "llamacpp", "
 _VARIABLE = re.compile(
     r"\$\$|\$\(([A-Za-z_]\w*)\)|\$\{([A-Za-z_][\w.]*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)|\$\{[^}]*\}"
 )
+#: Keys of resources under which a pod says how much of each it wants.
+_AMOUNTS = ("limits", "requests")
+_NONE_OF_THEM = frozenset({"", "0", "false", "False"})
 #: Roles that a mapping of flags may be split into.
 _ROLES = frozenset(
     {"prefill", "decode", "agg", "aggregated", "aggregate", "worker", "server", "default", "common",
@@ -612,9 +615,6 @@ class Structured:
 
     def settings(self, node: Node, context: Context) -> None:
         """What a mapping itself says about its machine and its image."""
-        image = node.get("image")
-        if image is not None:
-            from_image(_image_text(image), context)
         for name in ("nodeSelector", "node_selector", "resources"):
             inner = node.get(name)
             for key, value in (inner.pairs or ()) if inner is not None else ():
@@ -626,6 +626,33 @@ class Structured:
                 elif GPU_KEYS.search(key.text):
                     gpu = value.text.partition(":")[0]
                     context.note("gpu", gpu, f"{key.text}: {value.text}")
+        image = node.get("image")
+        if image is not None:
+            from_image(_image_text(image), context)
+        self.devices(node, context)
+
+    def devices(self, node: Node, context: Context) -> None:
+        """What a mapping says about the kind of its machine by the devices that it asks for."""
+        resources = node.get("resources")
+        for wanted in (resources, node.get("nodeSelector", "node_selector")):
+            for asked in (wanted, *(wanted.get(name) for name in _AMOUNTS)) if wanted else ():
+                for key, value in (asked.pairs or ()) if asked is not None else ():
+                    if value.source is not None and value.text not in _NONE_OF_THEM:
+                        from_device(key.text, context, f"{key.text}: {value.text}")
+        for name in ("runtime", "runtimeClassName"):
+            runtime = node.get(name)
+            if runtime is not None and runtime.source is not None:
+                from_runtime(runtime.text, context, f"{name}: {runtime.text}")
+        gpus = node.get("gpus")
+        if gpus is not None and node.get("image") is not None:  # a service of Compose
+            context.note("kind", "cuda", f"gpus: {gpus.text or 'a list'}")
+        for device in _listed(node.get("devices")):
+            if device.source is not None:
+                from_device(device.text, context)
+        for device in _listed(_below(node, "deploy", "resources", "reservations", "devices")):
+            driver = device.get("driver")
+            if driver is not None and driver.source is not None:
+                from_runtime(driver.text, context, f"driver: {driver.text}")
 
     def variables(self, node: Node) -> dict[str, Source]:
         """Environment of a container or of a step."""
@@ -676,6 +703,13 @@ def _is_words(node: Node) -> bool:
 
 def _listed(node: Node | None) -> list[Node]:
     return list(node.items or ()) if node is not None else []
+
+
+def _below(node: Node | None, *names: str) -> Node | None:
+    """The value at the end of a way of keys, None where it breaks off."""
+    for name in names:
+        node = node.get(name) if node is not None else None
+    return node
 
 
 def _config_maps(root: Node) -> Iterator[tuple[str, dict[str, Source]]]:
