@@ -35,7 +35,8 @@ class Basis:
     Attributes:
         asked: the release that the launch runs on, as far as anything tells.
         release: the one of the matrix that it is judged by; `exact` where that is the same.
-        told: machine and release in words, with what they were taken from.
+        told: machine and release in words, with what they were taken from; `configured` where the
+            configuration told any of it.
         own: names of what the launch itself says.
         kind: the kind of machine, for where no machine is named or none of its name is known;
             `kind_origin`: what told it.
@@ -48,6 +49,7 @@ class Basis:
     exact: bool
     told: str
     own: frozenset[str] = frozenset()
+    configured: bool = False
     kind: str | None = None
     kind_origin: str = ""
 
@@ -80,6 +82,7 @@ def basis(
     command line and the configuration's own defaults.
     """
     parts = []
+    origins = []
     gpu, origin = _first(
         _said(context, "gpu"), (settings.gpu, "configuration"), (options.gpu, "given"),
         (config.gpu, "configuration"),
@@ -93,19 +96,25 @@ def basis(
         gpu = kind = None
     if gpu is not None:
         parts.append(f"gpu {gpu} ({origin})")
+        origins.append(origin)
     asked, origin = _first(
         _said(context, "sglang"), (settings.sglang, "configuration"), (options.sglang, "given"),
         (config.sglang, "configuration"),
     )  # fmt: skip
     if asked is not None:
         parts.append(f"sglang {asked} ({origin})")
+        origins.append(origin)
+    if cuda is not None and cuda_origin != origin:
+        parts.append(f"cuda {cuda} ({cuda_origin})")
+        origins.append(cuda_origin)
     asked = (asked or loader.DEFAULT_RELEASE).removeprefix("v")
     release, exact = (asked, True) if options.folder is not None else nearest(asked)
     if not exact:
         parts.append(f"judged by {release}")
     own = frozenset(name for name in ("gpu", "cuda", "sglang") if _said(context, name)[0])
     return Basis(
-        gpu, cuda, asked, release, exact, ", ".join(parts), own, kind, kind_origin,
+        gpu, cuda, asked, release, exact, ", ".join(parts), own,
+        "configuration" in origins, kind, kind_origin,
     )  # fmt: skip
 
 

@@ -73,7 +73,8 @@ class Judgement:
     """The verdict on a launch and everything that led to it.
 
     `contexts` are the machines and families of models that were tried where the launch leaves
-    them open; `apart` is the judgement without the values that the parser refuses.
+    them open; `model_problem` is why its model cannot be read; `apart` is the judgement without
+    the values that the parser refuses.
     """
 
     launch: Launch
@@ -85,6 +86,7 @@ class Judgement:
     gpu: str | None
     model: ModelTraits | None
     contexts: list[Context] = field(default_factory=list)
+    model_problem: ModelProblem | None = None
     apart: Judgement | None = None
 
     def resolved(self) -> dict[str, Any]:
@@ -191,6 +193,7 @@ class Judge:
         problems = [problem for problem in (model_problem, draft_problem) if problem]
         gpu = self.platforms.find(launch.gpu) if launch.gpu is not None else None
         judgement = self._judge_on(launch, parsed, gpu, model, draft, problems)
+        judgement.model_problem = model_problem
         self._add_inert(judgement)
         if model_problem is not None:
             # Nothing more can be told of a model whose configuration is refused.

@@ -374,6 +374,49 @@ def test_resolved_values_are_those_of_some_machine(capsys: pytest.CaptureFixture
     assert alone == values("--attention-backend", "trtllm_mla", "--gpu", "npu")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('gpu = "h200"', "gpu h200 (configuration)"),
+        ('cuda = "12.9"', "cuda 12.9 (configuration)"),
+        ('sglang = "0.5.22"', "sglang 0.5.22 (configuration)"),
+    ],
+)
+def test_what_the_configuration_tells_is_said_of_every_launch(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "attn-lint.toml").write_text(text, encoding="utf-8")
+    launch = [*LLAMA, "--attention-backend", "fa3"]
+    for command in ([], ["resolve"]):
+        _, out, _ = run(capsys, *command, *launch)
+        assert f"  {says}\n" in out
+    (answer,) = batch(capsys, tmp_path, [json.dumps({"argv": launch}).encode()])
+    assert says in answer["assumptions"]
+    # What the command line says is known to whoever typed it.
+    _, out, _ = run(capsys, "--gpu", "b200", "--cuda", "13.0", "--sglang", "0.5.22", *launch)
+    assert "(configuration)" not in out and "(given)" not in out
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--model-path", "foo/bar"], "model 'foo/bar' is not known here"),
+        ([], "model not given (--model-path)"),
+    ],
+)
+@pytest.mark.parametrize("machine", [[], ["--gpu", "h100"], ["--gpu", "cpu-amx"]])
+@pytest.mark.parametrize("flags", [[], ["--attention-backend", "fa3"], ["--page-size", "64"]])
+def test_a_model_that_is_not_known_is_said_whatever_else_is_not(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    given: list[str], says: str, machine: list[str], flags: list[str],
+) -> None:  # fmt: skip
+    _, out, _ = run(capsys, "resolve", *given, *machine, *flags)
+    assert f"  {says}: judged for one of every family\n" in out
+    line = {"argv": [*given, *flags], **({"gpu": machine[1]} if machine else {})}
+    (answer,) = batch(capsys, tmp_path, [json.dumps(line).encode()])
+    assert f"{says}: judged for one of every family" in answer["assumptions"]
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)

@@ -294,11 +294,11 @@ def assumptions(judgement: Judgement, request: Request) -> list[str]:
     """What the verdict rests on that the user did not say."""
     lines = []
     known = request.basis
-    if not known.exact or known.own:
+    if not known.exact or known.own or known.configured:
         lines.append(known.told)
     if judgement.gpu is None:
         lines.append(f"GPU not given (--gpu): judged for {machines_tried(judgement, known)}")
-    if judgement.model is None and any(f.stage == "model-config" for f in judgement.findings):
+    if judgement.model is None and judgement.model_problem is not None:
         pass  # the finding says all there is to say of the model
     elif judgement.model is None:
         path = judgement.parsed.values.get("model_path")
