@@ -478,6 +478,7 @@ def _with_models(argv: list[str], launch: Launch, flags: FlagTable) -> list[str]
                 position += 1
                 argv[position] = value
         position += 1
-    if "model_path" not in seen and launch.model is not None:
-        argv = [*argv, flags.by_field["model_path"].names[0], launch.model]
+    for name, path in targets.items():
+        if name not in seen and path is not None:
+            argv = [*argv, flags.by_field[name].names[0], path]
     return argv

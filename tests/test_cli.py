@@ -751,6 +751,26 @@ def test_a_batch_may_hold_what_no_command_line_can(
     assert answer["startup"] == "refuses"
 
 
+@pytest.mark.parametrize("own", [[], ["--speculative-draft-model-path", "some/draft"]])
+def test_the_draft_of_a_line_stands_for_the_flag(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, own: list[str]
+) -> None:
+    model, draft = "Qwen/Qwen3-8B", "Tengyunw/qwen3_8b_eagle3"
+    eagle = ["--speculative-algorithm", "EAGLE3", "--speculative-num-steps", "3",
+             "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"]  # fmt: skip
+    spelled = ["--model-path", model, *eagle, "--speculative-draft-model-path", draft]
+    lines: list[dict[str, Any]] = [
+        {"argv": spelled, "gpu": "h100"},
+        {"argv": [*eagle, *own], "gpu": "h100", "model": model, "draft": draft},
+    ]
+    told = []
+    for answer in batch(capsys, tmp_path, [json.dumps(line).encode() for line in lines]):
+        findings = [(one["code"], one["message"]) for one in answer["findings"]]
+        told.append((answer["then"], answer["resolved"], findings))
+    assert told[0] == told[1]
+    assert told[0][0] is None
+
+
 def test_an_id_comes_back_as_it_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     idents: list[Any] = [1, "x", "\ud800", None, [1, {"a": 2}], 1.5, True]
     lines = [
