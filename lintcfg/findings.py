@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from ..matrix.record import fields_of, record
@@ -70,7 +71,8 @@ class Finding:
         phase: prefill, decode, draft, verify or vision, where only one is concerned.
         flags: flags concerned, the most telling first, in SGLang's spelling.
         typed: whether the user gave the first flag's value (False: SGLang picked it).
-        certain: False where it hangs on something unknown, listed in `depends_on`.
+        certain: False where it hangs on something unknown, listed in `depends_on`; `hangs_on`
+            says it in the user's words: flags, the machine, the model.
         platforms: names of the machine classes it holds for, where no GPU was given; families:
             likewise the families of models, where no model was.
         needs: what the launch would need, such as a compute capability; `has`: what it has.
@@ -90,6 +92,7 @@ class Finding:
     span: Span | None = None
     certain: bool = True
     depends_on: tuple[str, ...] = ()
+    hangs_on: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
     needs: str | None = None
@@ -107,8 +110,8 @@ class Finding:
             parts = [f"on {', '.join(self.platforms)}"] if self.platforms else []
             parts += [f"for {', '.join(self.families)} models"] if self.families else []
             return " ".join(parts)
-        if not self.certain and self.depends_on:
-            return f"depends on {', '.join(self.depends_on)}"
+        if not self.certain and self.hangs_on:
+            return f"depends on {listed(self.hangs_on)}"
         return ""
 
     def to_json(self) -> dict[str, Any]:
@@ -142,6 +145,11 @@ class Finding:
                 {"flag": fix.flag, "value": fix.value, "safe": fix.safe} for fix in self.fixes
             ]
         return out
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as one text: `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def worst(findings: list[Finding]) -> Severity | None:

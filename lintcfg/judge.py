@@ -178,12 +178,13 @@ class Judge:
             partial=launch.partial,
         )
         meant = dict(parsed.values)
-        if not self._leave_open(parsed):
-            return self._judge_parsed(launch, parsed)
+        opened = self._leave_open(parsed)
         judgement = self._judge_parsed(launch, parsed)
-        apart = self._judge_parsed(launch, replaced(parsed, values=meant))
-        judgement.apart = apart
-        judgement.findings = self.statements.standing(judgement.findings, apart.findings)
+        if opened:
+            apart = self._judge_parsed(launch, replaced(parsed, values=meant))
+            judgement.apart = apart
+            judgement.findings = self.statements.standing(judgement.findings, apart.findings)
+        judgement.findings = self.statements.worded(judgement.findings, parsed, judgement.outcome)
         return judgement
 
     def _judge_parsed(self, launch: Launch, parsed: ParsedLaunch) -> Judgement:

@@ -26,6 +26,12 @@ HINTED = 20
 #: Names that still work; the parser and a rule may both say so of one flag.
 _DEPRECATED = "ATT106"
 
+#: What the names that are no flags of a launch are about.
+_GIVEN = {
+    "gpu": "the machine", "platform": "the machine", "model": "the model", "worker": "the model",
+    "draft": "the draft model",
+}  # fmt: skip
+
 #: The one trait of a model that no other model of its family shares.
 _ARCHITECTURE = "model.arch"
 
@@ -390,6 +396,72 @@ class Statements:
             for finding in findings
             if finding.certain or (finding.code, finding.rule, finding.phase) in open_apart
         ]
+
+    def worded(
+        self, findings: Iterable[Finding], parsed: ParsedLaunch, outcome: Outcome
+    ) -> list[Finding]:
+        """The findings; those that are not certain say what they hang on in the user's words."""
+        return [
+            finding
+            if finding.certain
+            else replaced(finding, hangs_on=self._hangs_on(finding, parsed, outcome))
+            for finding in findings
+        ]
+
+    def _hangs_on(
+        self, finding: Finding, parsed: ParsedLaunch, outcome: Outcome
+    ) -> tuple[str, ...]:
+        """Flags, machine and models which the names that a finding depends on come down to.
+
+        A value that SGLang works out may come from anything that the launch leaves open.
+        """
+        if not finding.depends_on and finding.label == "parse":
+            return ()  # what a plugin might add is nothing that the launch could tell
+        words: dict[str, None] = {}
+        worked_out = not finding.depends_on
+        waiting = list(reversed(finding.depends_on))
+        while waiting:
+            name = waiting.pop()
+            space, _, rest = name.partition(".")
+            field = rest if space in ("raw", "typed") else name
+            if space in _GIVEN:
+                words[_GIVEN[space]] = None
+            elif type(parsed.values.get(field)) is Unknown:
+                words[self._flag(field)] = None
+            else:
+                within = self._read_by(name, outcome)
+                waiting += within
+                worked_out = worked_out or not within
+        if worked_out:
+            words.update(self._left_open(parsed, outcome))
+        return tuple(words)
+
+    @staticmethod
+    def _read_by(name: str, outcome: Outcome) -> list[str]:
+        """Names that a fact is made of; none of what is no fact."""
+        from ..matrix.facts import FACTS
+
+        fact = FACTS.get(name[5:]) if name.startswith("fact.") else None
+        if fact is None:
+            return []
+        state = outcome.program.evaluator
+        return [
+            one
+            for one in reversed(fact.arguments)
+            if type(state.reader(one)(outcome.state)) is Unknown
+        ]
+
+    def _left_open(self, parsed: ParsedLaunch, outcome: Outcome) -> dict[str, None]:
+        """All that a launch leaves open, in words."""
+        words = {
+            self._flag(name): None
+            for name, value in parsed.values.items()
+            if type(value) is Unknown
+        }
+        for name, word in (("platform.kind", "platform"), ("model.arch", "model")):
+            if type(outcome.state[name]) is Unknown:
+                words[_GIVEN[word]] = None
+        return words
 
     def merge(self, base: list[Finding], contexts: list[Context], *, exact: bool) -> list[Finding]:
         """Findings of a launch that leaves GPU or model open; `exact` where the model is known.

@@ -142,7 +142,7 @@ def _recognised(platforms: Platforms, known: Basis) -> str | None:
 
 def _tell(finding: Finding, style: Style) -> None:
     head = style(finding.severity, f"{finding.severity}[{finding.code}]")
-    maybe = "" if finding.certain else " (depends on what is not known)"
+    maybe = "" if finding.certain else f" ({finding.condition or 'depends on what is not known'})"
     print(f"attn-lint: {head} {finding.message}{maybe}", file=sys.stderr)
     for fix in finding.fixes:
         print(f"attn-lint:   fix: {fix}", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..check.result import Located, Told
+from ..findings import listed
 from ..terminal import Style, printable
 
 #: Longest source line that is shown whole.
@@ -35,12 +36,12 @@ def folded(report: Told) -> Iterator[str]:
             counts.setdefault(located.launch, []).append(located)
     for launch, several in counts.items():
         line, column = report.launches[launch] if launch is not None else (1, 1)
-        on = sorted({name for one in several for name in one.finding.depends_on}) or ["context"]
+        on = listed(sorted({name for one in several for name in one.finding.hangs_on}))
         number = len({(one.finding.code, one.finding.message) for one in several})
         told = _count(number, "statement hangs", "statements hang")
         yield (
-            f"{printable(report.path)}:{line}:{column}: {told} on the "
-            f"{' and the '.join(on)}, which the file does not tell; --verbose shows "
+            f"{printable(report.path)}:{line}:{column}: {told} on "
+            f"{f'{on}, which' if on else 'what'} the file does not tell; --verbose shows "
             f"{'it' if number == 1 else 'them'}"
         )
 

@@ -103,7 +103,7 @@ def _where(finding: Finding, judgement: Judgement) -> str:
     if finding.families:
         parts.append(f"{', '.join(finding.families)} models")
     if not parts:
-        parts = [f"depends on {', '.join(finding.depends_on)}"] if finding.depends_on else []
+        parts = [finding.condition] if finding.condition else []
     return f" ({'; '.join(parts)})" if parts else ""
 
 

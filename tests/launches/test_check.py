@@ -679,3 +679,39 @@ def test_what_only_a_run_could_tell_is_not_judged(
     assert checked(capsys, path, launch + "--port PORT_PLACEHOLDER") == []
     helper = 'popen_launch_server(model="org/m", base_url=url, other_args=["--page-size", "64"])'
     assert checked(capsys, tmp_path / "a.py", helper) == []
+
+
+OPEN = ("--attention-backend", "--page-size", "--kv-cache-dtype", "--speculative-eagle-topk")
+
+
+@pytest.mark.parametrize("machine", ["b200", "mi300x", None])
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3", "$MODEL"])
+def test_what_statements_hang_on_is_said_in_the_words_of_the_launch(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, machine: str | None, model: str
+) -> None:
+    flags = " ".join(f"{name} ${place}" for place, name in enumerate(OPEN, 1))
+    path = tmp_path / "a.sh"
+    path.write_text(
+        f"python3 -m sglang.launch_server --model-path {model} --page-size 48 "
+        f"--speculative-algorithm EAGLE {flags}\n",
+        encoding="utf-8",
+    )
+    given = ["--isolated", *(["--gpu", machine] if machine else [])]
+    left = {*OPEN, *(["--model-path", "the model", "the draft model"] if model[0] == "$" else [])}
+    left |= set() if machine else {"the machine"}
+
+    def words(text: str) -> set[str]:
+        return set(text.replace(" and ", ", ").split(", "))
+
+    _, folded, _ = run(capsys, "check", *given, str(path))
+    hanging = re.findall(r"statements? hangs? on (.*), which the file does not tell", folded)
+    assert hanging or machine is None
+    _, whole, _ = run(capsys, "check", *given, "--verbose", str(path))
+    _, short, _ = run(capsys, "check", *given, "--verbose", "--output-format", "concise", str(path))
+    told = [*hanging, *re.findall(r"^  depends on (.*)$", whole, re.MULTILINE)]
+    told += re.findall(r"\[depends on ([^;\]]*)", short)
+    for text in told:
+        assert words(text) <= left, text
+    # Programs are given the names of the rules' own conditions.
+    _, out, _ = run(capsys, "check", *given, "--output-format", "json", str(path))
+    assert machine is None or any(one.get("depends_on") for one in json.loads(out))
