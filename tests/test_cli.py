@@ -417,6 +417,16 @@ def test_a_model_that_is_not_known_is_said_whatever_else_is_not(
     assert f"{says}: judged for one of every family" in answer["assumptions"]
 
 
+@pytest.mark.parametrize("machine", ["h100", "mi300x"])
+def test_backends_are_suggested_family_by_family_on_any_machine(
+    capsys: pytest.CaptureFixture[str], machine: str
+) -> None:
+    """Also where SGLang has no kernels for the weights of one family."""
+    _, out, _ = run(capsys, "suggest", "--gpu", machine, "--model-path", "foo/bar")
+    named = re.findall(r"^(\S+) models: ", out, re.MULTILINE)
+    assert set(named) == {*load()["program"]["archetypes"]}
+
+
 def test_only_what_was_typed_is_to_be_removed(capsys: pytest.CaptureFixture[str]) -> None:
     launch = ["--gpu", "mps", *LLAMA, "--decode-attention-backend", "fa3"]
     code, out, _ = run(capsys, *launch)

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     as_text = request.option(o.FORMAT, "text") != "json"
     if as_text and plain.startup == "refuses" and plain.stage == "parse":
         return _refused_anyway(plain, request)
-    if plain.model is None and not any(one.stage == "model-config" for one in plain.findings):
+    if plain.model is None and plain.model_problem is None:
         return by_family(launch, added, plain, judge, request)
     good, bad = candidates(launch, judge, request)
     if request.option(o.FORMAT, "text") == "json":
