@@ -233,3 +233,18 @@ def test_a_finding_of_one_phase_points_at_the_flag_of_that_phase(
     assert (finding.phase, finding.severity) == ("decode", "error")
     assert finding.flags[0] == words[2]
     assert finding.span is not None and finding.span.argument == 2
+
+
+@pytest.mark.parametrize(("gpu", "flags", "builds"), [
+    ("h100", "", True), ("h100", "--dsa-decode-backend trtllm", False), ("b200", "", False),
+    ("b200", "--dsa-prefill-backend tilelang --dsa-decode-backend tilelang", False),
+])  # fmt: skip
+def test_sparse_attention_counts_with_flashinfer_on_blackwell(
+    gpu: str, flags: str, builds: bool
+) -> None:
+    """Its `__init__` asks the module, which is not imported, for the size of a buffer."""
+    environment = {"SGLANG_IS_FLASHINFER_AVAILABLE": "false"}
+    words = f"--tp 8 {flags}".split()
+    found = JUDGE.judge(Launch(words, gpu=gpu, model=V32, environment=environment)).findings
+    missing = [one for one in found if one.rule == "flashinfer-package-missing"]
+    assert bool(missing) != builds
