@@ -76,6 +76,6 @@ def _page_sizes(facts: CodeFacts, backend: str, family: str | None) -> Support |
         return native_paging(facts, backend, family)
     sizes, rule, condition = found
     why = f"others become {rule.target}" if rule.target is not None else "others are refused"
-    parts = [str(size) for size in sorted(sizes)]
+    parts = [str(size) for size in sizes]
     value = " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return Support(value, [rule.place], why, f"when {say(condition)}" if condition else "")

@@ -218,7 +218,7 @@ def allowed_sizes(
         common = tuple(size for size in sizes if size in rule.allowed)
         if common and not rule.condition and not best.condition:
             sizes = common
-    return sizes, best, best.condition
+    return tuple(sorted(sizes)), best, best.condition
 
 
 @remembered

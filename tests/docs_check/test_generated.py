@@ -110,7 +110,7 @@ def _more_sizes(view):
         assert [one.certainty for one in drift(line.format(right), tree)] == ["partial"]
     (one,) = drift(line.format("8, 32"), tree)
     assert (one.certainty, one.fix) == ("proved", None)
-    assert one.actual == "32 or 64; others become 64 (MHA); 32, 64 or 16; others become 64 (MLA)"
+    assert one.actual == "32 or 64; others become 64 (MHA); 16, 32 or 64; others become 64 (MLA)"
 
 
 @pytest.mark.parametrize("layout", ["modern", "chain", "decorators", "annotated"])

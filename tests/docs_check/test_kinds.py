@@ -160,7 +160,7 @@ def _fallback(view):
     assert ill_worded(found) == []
     # A column for the one: it is not what serves it.
     assert (
-        "proved: Delta is said to take an FP8_E4M3 KV cache; it does not: with fp8_e4m3 the"
+        "proved: Delta is said to take an fp8_e4m3 KV cache; it does not: with fp8_e4m3 the"
         " backend becomes alpha" in messages(page.replace("FP8 KV", "fp8_e4m3 KV", 1), tree)
     )
     assert not any("Delta" in one for one in messages(page.replace("FP8", "fp8_e5m2", 1), tree))

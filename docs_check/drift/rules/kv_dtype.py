@@ -96,8 +96,8 @@ def _column(context: Context, view: TableView) -> None:
         told = "; ".join(f"{dtype}: {', '.join(names)}" for dtype, names in known.items())
         context.report(
             INFO, Spot.of(title),
-            message=f"the {group.upper()} dtypes take different backends: {told}",
-            claim=f"{group.upper()} KV cache is one thing", actual=told,
+            message=f"the {_shown(group)} dtypes take different backends: {told}",
+            claim=f"{_shown(group)} KV cache is one thing", actual=told,
             places=context.facts.dtype_places(known), certainty="partial",
             condition="of one dtype at a time", subject=f"{group} dtypes",
         )  # fmt: skip
@@ -115,7 +115,7 @@ def _cell(
     support, partners = kvdtype.support(
         context.facts, backend, family, group, claimed=mark.value == "yes"
     )
-    label = f"{group.upper()} KV cache"
+    label = f"{_shown(group)} KV cache"
     if mark.value == "yes" and (support is None or support.value == "yes"):
         _restricted(context, cell, backend, shown, group, family)
     if support is None or support.value == mark.value:
@@ -146,6 +146,11 @@ def _cell(
         )  # fmt: skip
 
 
+def _shown(group: str) -> str:
+    """A group of dtypes as people write it; a dtype of the flag as the flag does."""
+    return group.upper() if group.isalnum() and not group.startswith(("mx", "nv")) else group
+
+
 def _restricted(
     context: Context, cell: Cell, backend: str, shown: str, group: str, family: str | None
 ) -> None:
@@ -156,7 +161,7 @@ def _restricted(
         context.report(
             INFO, Spot.of(cell), severity="info",
             message=f"{shown}: {limit.told}",
-            claim=f"{shown} supports an {group.upper()} KV cache", actual=limit.told,
+            claim=f"{shown} supports an {_shown(group)} KV cache", actual=limit.told,
             places=[limit.place], certainty="partial", condition=f"except {limit.where}",
             subject=f"{backend}: {limit.told}",
         )  # fmt: skip
