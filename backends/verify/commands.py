@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...matrix import evidence, loader
-from ...matrix.files import write_atomically
+from ...matrix.files import is_stream, write_atomically
 from .. import bundled  # noqa: F401  # registers
 from ..registry import CAPABILITIES, capabilities_of, missing_packages, unfit
 from . import check, machine, record, report, resume
@@ -147,13 +147,17 @@ def _must_be_writable(path: Path | None) -> None:
         return
     if path.is_dir():
         raise VerifyError(f"{path}: is a folder; name a file in it, such as {path / 'e.json'}")
-    # What a link leads to is written, and a file takes the place of another in its folder.
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise VerifyError(f"{path}: no such folder: {target.parent}; make it, or name another file")
-    places = [target] if target.exists() else []
-    if not places or target.is_file():
-        places.append(target.parent)
+    places = [path]
+    if not is_stream(path):
+        # What a link leads to is written, and a file takes the place of another in its folder.
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise VerifyError(f"{path}: a link that leads to itself; name another file")
+        if not target.parent.is_dir():
+            raise VerifyError(
+                f"{path}: no such folder: {target.parent}; make it, or name another file"
+            )
+        places = [target, target.parent] if target.exists() else [target.parent]
     if not all(os.access(place, os.W_OK) for place in places):
         raise VerifyError(f"{path}: not writable for you; name another file")
 

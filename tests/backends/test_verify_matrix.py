@@ -810,6 +810,34 @@ def test_a_link_is_looked_through_before_the_work(
     assert evidence.read(tmp_path / "nowhere" / "e.json") == evidence.read(source)
 
 
+def test_a_link_to_itself_is_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(link)
+    for words in (["--output-file", str(link)], ["merge", "e.json", "-o", str(link)]):
+        assert guarded(dispatch, ["verify", *words]) == 2
+        assert f"{link}: a link that leads to itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_what_is_open_is_written_on_and_not_replaced(tmp_path: Path, name: str) -> None:
+    """As `cat FILE > /dev/stdout` does within a `>> LOG` of the shell."""
+    if not Path(name).exists():
+        pytest.skip(f"no {name} here")
+    source, log = tmp_path / "e.json", tmp_path / "log"
+    source.write_text(evidence.dump(RELEASE["evidence"]["cpu"]), encoding="utf-8")
+    log.write_text("before\n")
+    with log.open("a") as out:
+        subprocess.run(
+            [sys.executable, "-m", "attn_lint.lintcfg", "verify", "merge", source, "-o", name],
+            stdout=out, check=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )  # fmt: skip
+    first, *rest = log.read_text(encoding="utf-8").partition("before\n")
+    made = evidence.dump(evidence.merge([evidence.read(source)]))
+    assert (first, rest[0], rest[1][: len(made)]) == ("", "before\n", made)
+    assert rest[1][len(made) :].startswith(f"1 run in {name}\n")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 @pytest.mark.parametrize("there", [False, True])
 def test_a_place_that_cannot_be_written_to_is_named(
