@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from ...matrix import evidence, loader
 from ...matrix.files import is_stream, write_atomically
 from .. import bundled  # noqa: F401  # registers
 from ..registry import CAPABILITIES, capabilities_of, missing_packages, unfit
-from . import check, machine, record, report, resume
+from . import check, interrupts, machine, record, report, resume
 from .claims import machine_of
 from .errors import VerifyError
 from .pool import Settings, Stopped, TaskKey, run_all
@@ -62,7 +60,7 @@ class _Ended:
     planned: int
     left_out: Sequence[TaskKey]
     open: Collection[report.Place]
-    stopped: KeyboardInterrupt | None
+    stopped: BaseException | None
 
 
 def run(asked: Asked) -> int:
@@ -79,17 +77,17 @@ def run(asked: Asked) -> int:
     _must_be_writable(asked.output_file)
     here = _here(asked.device)
     others, earlier = resume.found(asked.resume, here, found.digest)
-    with _ended_like_an_interrupt():
+    with interrupts.noted() as signals:
         try:
-            outcome = _run(asked, found, names, cells, here, earlier)
+            outcome = _run(asked, found, names, cells, here, earlier, signals)
         except KeyboardInterrupt:
             print("note: stopped before any probe had ended: nothing to keep", file=sys.stderr)
             raise
         made = outcome.run
         # Before anything is said: whoever listened may be gone. A disk that fills up meanwhile
         # costs the file, not what is printed.
-        unwritten = _written(asked.output_file, [*others, made])
-    _say_left_out(outcome, asked.output_file)
+        unwritten = _written(asked.output_file, [*others, made], signals)
+    _say_left_out(outcome, asked)
     bad = [f"{place}: {text}" for place, text in _bad(made)]
     differences = []
     if asked.check:
@@ -109,8 +107,8 @@ def run(asked: Asked) -> int:
             _say_checked(differences, check.notes(made, release))
     if unwritten is not None:
         raise unwritten
-    if outcome.stopped is not None:
-        raise outcome.stopped
+    if (stopped := outcome.stopped or signals.left) is not None:
+        raise stopped
     return EXIT_FINDINGS if problems else EXIT_CLEAN
 
 
@@ -162,25 +160,34 @@ def _must_be_writable(path: Path | None) -> None:
         raise VerifyError(f"{path}: not writable for you; name another file")
 
 
-def _written(path: Path | None, runs: Sequence[dict[str, Any]]) -> VerifyError | None:
-    """Write evidence where a file is asked for; what went wrong, where something did."""
+def _written(
+    path: Path | None, runs: Sequence[dict[str, Any]], signals: interrupts.Interrupts
+) -> VerifyError | None:
+    """Write evidence where a file is asked for; what went wrong, where something did.
+
+    Whoever ends the run ends the wait for the reader of a pipe too.
+    """
     if path is None:
         return None
     try:
-        write_atomically(path, evidence.dump(runs))
+        with signals.heard() if is_stream(path) else nullcontext():
+            write_atomically(path, evidence.dump(runs))
     except OSError as error:
         return VerifyError(f"{path}: {error.strerror or error}; name another file")
     return None
 
 
-def _say_left_out(ended: _Ended, kept_in: Path | None) -> None:
+def _say_left_out(ended: _Ended, asked: Asked) -> None:
     if not ended.left_out and ended.stopped is None:
         return
     why = "the budget is spent" if ended.stopped is None else "stopped"
     how_many = f"{len(ended.left_out)} of {ended.planned} probes are left out"
-    kept = f"; --resume {kept_in} goes on"
-    lost = "; nothing is kept, for want of --output-file" if ended.stopped is not None else ""
-    print(f"note: {why}: {how_many}{kept if kept_in else lost}", file=sys.stderr)
+    then = ""
+    if asked.output_file is not None:
+        then = f"; --resume {asked.output_file} goes on"
+    elif ended.stopped is not None and asked.output_format != "json":
+        then = "; nothing is kept, for want of --output-file"
+    print(f"note: {why}: {how_many}{then}", file=sys.stderr)
 
 
 def _say_checked(differences: Sequence[str], notes: Sequence[str]) -> None:
@@ -271,7 +278,7 @@ def merge(files: Sequence[Path], output: Path) -> int:
     """Merge evidence files into one."""
     _must_be_writable(output)
     runs = evidence.merge(evidence.read(path) for path in files)
-    unwritten = _written(output, runs)
+    unwritten = _written(output, runs, interrupts.Interrupts())
     if unwritten is not None:
         raise unwritten
     print(f"{len(runs)} run{'s' if len(runs) != 1 else ''} in {output}")
@@ -289,6 +296,7 @@ def _run(
     cells: tuple[str, ...] | None,
     here: machine.Here,
     earlier: dict[str, Any] | None,
+    signals: interrupts.Interrupts,
 ) -> _Ended:
     """Run the backends that can run here; the evidence is with that of an earlier run.
 
@@ -320,9 +328,9 @@ def _run(
     settings = Settings(seeds, jobs, asked.timeout, deadline, gpus=here.gpus)
     stopped = None
     try:
-        results = run_all(tasks, settings, every, progress, had)
+        results = run_all(tasks, settings, every, progress, had, signals.heard)
     except Stopped as stop:
-        stopped, results = stop.interrupt, stop.results
+        stopped, results = stop.why, stop.results
     progress.done()
     if not results and stopped is not None:
         raise stopped
@@ -334,54 +342,14 @@ def _run(
     return _Ended(run, len(tasks), left_out, unfinished, stopped)
 
 
-@contextmanager
-def _ended_like_an_interrupt() -> Iterator[None]:
-    """Schedulers end a job with SIGTERM, some more than once, and a terminal that closes with
-    SIGHUP: what is finished is kept then too. The interrupt has the signal's number.
-
-    What is ignored, as under nohup, stays so.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    names = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-    ends = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in ends}
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
-
-    def interrupt(number: int, frame: object) -> None:
-        for each in ends:
-            signal.signal(each, signal.SIG_IGN)
-        _forget_closed(terminals)
-        raise KeyboardInterrupt(number)
-
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _forget_closed(terminals: Sequence[int]) -> None:
-    """Send what goes to terminals that are gone nowhere: writing to one fails."""
-    for stream in terminals:
-        if not os.isatty(stream):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream)
-            os.close(nowhere)
-
-
 class _Progress:
     """One line on a terminal's standard error that says how far a run is."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._seen: set[TaskKey] = set()
-        self._shown = sys.stderr.isatty()
+        # A terminal that is only told how to print can't take a line back.
+        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._start = time.monotonic()
 
     def __call__(self, task: Task, runs: int) -> None:

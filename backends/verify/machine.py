@@ -63,7 +63,8 @@ def torch_is_installed() -> bool:
 def look(device: str | None) -> Here | str:
     """This machine with the device asked for, the best one where none is; or why there is none."""
     done = subprocess.run(
-        [sys.executable, "-c", _ASK],
+        # Not from the folder that we stand in, which may have a torch of its own.
+        [sys.executable, "-P", "-c", _ASK],
         capture_output=True,
         text=True,
         check=False,

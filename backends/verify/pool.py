@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, Any
@@ -26,6 +28,8 @@ REFUSAL_SEEDS = 1
 #: Seconds between two looks of the main thread for an interrupt: where a signal is handed to
 #: another thread, Python notes it there and wakes nobody.
 LOOK = 0.1
+#: Seconds of a limit that are counted at once.
+TICK = 0.5
 
 TaskKey = tuple[str, str, str, str]
 
@@ -39,12 +43,12 @@ class Result:
 
 
 class Stopped(Exception):
-    """Someone ended the run; `results` is what was finished."""
+    """The run ended early; `results` is what was finished, `why` what ended it."""
 
-    def __init__(self, results: list[Result], interrupt: KeyboardInterrupt) -> None:
+    def __init__(self, results: list[Result], why: BaseException) -> None:
         super().__init__("stopped")
         self.results = results
-        self.interrupt = interrupt
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +102,12 @@ class Worker:
         self.stopped = True
         process = self._process  # which its own thread may end meanwhile
         if process is not None:
-            process.kill()
+            _end(process)
 
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
-            self._process.kill()
+            _end(self._process)
             self._process.wait()
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
@@ -128,7 +132,8 @@ class Worker:
         self._log.seek(0)
         self._log.truncate()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.worker"],
+            # Of the folder that we stand in nothing is imported: it may be a library's own source.
+            [sys.executable, "-P", "-m", f"{__package__}.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -138,8 +143,9 @@ class Worker:
             # Keys that interrupt go to us, and we decide what comes of the process.
             start_new_session=True,
         )
+        threading.Thread(target=_bury, args=(self._process,), daemon=True).start()
         if self.stopped:
-            self._process.kill()
+            _end(self._process)
         line, problem = self._line(START_LIMIT)
         return problem if line is None else None
 
@@ -164,19 +170,18 @@ class Worker:
         """The next answer, or why there is none."""
         process = self._process
         assert process is not None and process.stdout is not None
-        hung = threading.Event()
+        hung, answered = threading.Event(), threading.Event()
 
         def give_up() -> None:
-            hung.set()
-            process.kill()
+            if not _comes(answered, limit):
+                hung.set()
+                _end(process)
 
-        timer = threading.Timer(limit, give_up)
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=give_up, daemon=True).start()
         try:
             line = process.stdout.readline()
         finally:
-            timer.cancel()
+            answered.set()
         if line.endswith("\n"):
             return line, None
         if hung.is_set():
@@ -195,20 +200,57 @@ class Worker:
         )
 
 
+def _comes(event: threading.Event, limit: float) -> bool:
+    """Whether an event comes within so many seconds in which we run.
+
+    Counted in short waits: while we are stopped, as by Ctrl-Z, nobody can hear of it.
+    """
+    while limit > 0:
+        if event.wait(min(limit, TICK)):
+            return True
+        limit -= TICK
+    return False
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a process that leads a group, and the group: compilers that it started, say."""
+    if process.returncode is None:
+        _end_group(process.pid)
+        process.kill()
+
+
+def _bury(process: subprocess.Popen[str]) -> None:
+    """Wait for a process to end, and end what it leaves behind.
+
+    That would go on without it, and who of them holds its pipe keeps us waiting for an answer.
+    """
+    process.wait()
+    _end_group(process.pid)
+
+
+def _end_group(leader: int) -> None:
+    if hasattr(os, "killpg"):  # Windows has no groups
+        with suppress(ProcessLookupError, PermissionError):  # nobody left but the dead
+            os.killpg(leader, signal.SIGKILL)
+
+
 def run_all(
     tasks: Sequence[Task],
     settings: Settings,
     partners: Sequence[str],
     told: Callable[[Task, int], None] = lambda task, runs: None,
     had: Mapping[TaskKey, int] = MappingProxyType({}),
+    heard: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Result]:
     """Run tasks over processes; `told` hears of each turn of a task, and how many runs it was.
 
     `had` says of how many seeds of a task an earlier evidence tells. With a deadline every task
-    runs one seed before any runs a second; what the deadline left out has no result.
+    runs one seed before any runs a second; what the deadline left out has no result. `heard` is
+    entered to wait, where an interrupt is expected.
 
     Raises:
-        Stopped: someone interrupted; it has the results until then.
+        Stopped: someone interrupted, or there is no room for another process, say; it has the
+            results until then.
     """
     pieces = [
         Piece(task, settings.seeds[:REFUSAL_SEEDS] if task.refusals else settings.seeds,
@@ -251,20 +293,20 @@ def run_all(
     for each in enumerate(workers):
         threading.Thread(target=work, args=each, daemon=True).start()
     # Not by joining the threads: a join that was interrupted takes its thread for ended.
-    stopped: KeyboardInterrupt | None = None
+    stopped: BaseException | None = None
     while not over.is_set():
         try:
-            _wait(over)
+            with heard():
+                _wait(over)
         except KeyboardInterrupt as interrupt:
-            stopped = interrupt
+            stopped = stopped or interrupt
             board.close()
             for worker in workers:
                 worker.stop()
     results = [Result(piece.task, piece.outcomes) for piece in pieces if piece.outcomes]
+    stopped = stopped or next(iter(failures), None)
     if stopped is not None:
         raise Stopped(results, stopped)
-    if failures:
-        raise failures[0]
     return results
 
 

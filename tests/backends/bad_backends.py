@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -85,6 +86,38 @@ class Raises(TorchNativeAttnBackend):
 class Hangs(TorchNativeAttnBackend):
     def _decode(self, *arguments: Any) -> torch.Tensor:
         time.sleep(600)
+        return self._attend(*arguments)
+
+
+@bad("crashes_leaving_a_child")
+class CrashesLeavingAChild(TorchNativeAttnBackend):
+    """As with a pool of compilers: the child has every pipe of its parent."""
+
+    def _decode(self, *arguments: Any) -> torch.Tensor:
+        child = os.fork()
+        if not child:
+            time.sleep(600)
+        print(child, file=sys.stderr, flush=True)
+        return self._end()
+
+    def _end(self) -> torch.Tensor:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        raise AssertionError
+
+
+@bad("hangs_leaving_a_child")
+class HangsLeavingAChild(CrashesLeavingAChild):
+    def _end(self) -> torch.Tensor:
+        time.sleep(600)
+        raise AssertionError
+
+
+@bad("takes_its_time")
+class TakesItsTime(TorchNativeAttnBackend):
+    """Right, after fifteen seconds."""
+
+    def _decode(self, *arguments: Any) -> torch.Tensor:
+        time.sleep(15)
         return self._attend(*arguments)
 
 
