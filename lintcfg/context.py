@@ -20,6 +20,10 @@ _IMAGE_KINDS = re.compile(
     r"(?P<cuda>cu\d{2,3}|nvidia)|(?P<hip>rocm[\d.]*)|(?P<npu>cann[\d.]*(?:rc\d+)?|ascend|npu|910b|a3)"
     r"|(?P<xpu>xpu)|(?P<cpu>xeon|cpu)|(?P<musa>musa)"
 )
+#: SGLang's own images whose tag tells no kind are built for CUDA.
+_PLAIN_IMAGE = re.compile(
+    r"(?:docker\.io/)?lmsysorg/sglang:(?:v\d+\.\d+\.\d+(?:\.?(?:post|rc)\d+)?|latest|dev)(?:-runtime)?"
+)
 #: Pieces that may tell the machine itself; they are looked up among the platforms later.
 _IMAGE_CARD = re.compile(r"mi\d{2,3}x?|g?[bh]\d00|h20|gb10|gfx\d{3,4}|sm\d{2,3}a?|xeon|spark")
 #: Devices and resources that only one kind of machine has, as tools and clusters name them.
@@ -97,6 +101,8 @@ def from_image(text: str, context: Context) -> None:
         kind = _IMAGE_KINDS.fullmatch(piece)
         if kind is not None:
             context.note("kind", kind.lastgroup, origin)
+    if _PLAIN_IMAGE.fullmatch(text):
+        context.note("kind", "cuda", origin)
 
 
 def from_device(text: str, context: Context, origin: str = "") -> None:

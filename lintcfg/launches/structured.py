@@ -528,8 +528,9 @@ class Structured:
         """Machine and release that a whole document speaks of, where it speaks of one only."""
         images: list[str] = []
         gpus: list[tuple[str, str]] = []
+        kinds: list[Context] = []
         engines: list[str] = []
-        self._collect(node, images, gpus, engines, 0, set())
+        self._collect(node, images, gpus, kinds, engines, 0, set())
         named = {
             mark for text in _texts(node) for mark in ("sglang", *_OTHER_ENGINES) if mark in text
         }
@@ -542,12 +543,15 @@ class Structured:
             context.note("gpu", gpus[0][0], gpus[0][1])
         if len(set(ours)) == 1:
             from_image(ours[0], context)
+        if len({one.kind for one in kinds}) == 1:
+            context.fill(kinds[0])
 
     def _collect(
         self,
         node: Node,
         images: list[str],
         gpus: list[tuple[str, str]],
+        kinds: list[Context],
         engines: list[str],
         depth: int,
         seen: set[int],
@@ -555,6 +559,10 @@ class Structured:
         if depth > _MAX_DEPTH or id(node) in seen:
             return
         seen.add(id(node))
+        own = Context()
+        self.devices(node, own)
+        if own.kind is not None:
+            kinds.append(own)
         for key, value in node.pairs or ():
             if key.text.endswith("_environment") and value.pairs is not None:
                 self.roles[key.text.removesuffix("_environment")] = {
@@ -583,9 +591,9 @@ class Structured:
                 if values is not None:
                     gpus += [(text.text, f"{value.text}: {text.text}")
                              for text in values.scalars()]  # fmt: skip
-            self._collect(value, images, gpus, engines, depth + 1, seen)
+            self._collect(value, images, gpus, kinds, engines, depth + 1, seen)
         for item in node.items or ():
-            self._collect(item, images, gpus, engines, depth + 1, seen)
+            self._collect(item, images, gpus, kinds, engines, depth + 1, seen)
 
     def flag_variable(self, node: Node, context: Context) -> None:
         """A variable in a list, `name` and `value`, that holds flags for a command elsewhere."""

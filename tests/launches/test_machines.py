@@ -63,6 +63,9 @@ def test_a_tag_for_xeon_is_about_the_cpu_that_sglang_is_built_for(
 CLUES = {
     ("docker", "run", "lmsysorg/sglang:v0.5.22-cu129"): "cuda",
     ("docker", "run", "lmsysorg/sglang:dev-cu13"): "cuda",
+    ("docker", "run", "lmsysorg/sglang:latest"): "cuda",
+    ("docker", "run", "lmsysorg/sglang:v0.5.22"): "cuda",
+    ("docker", "run", "mine/sglang:v0.5.22"): None,
     ("docker", "run", "--gpus", "all", "mine/sglang:x"): "cuda",
     ("docker", "run", "--gpus=2", "mine/sglang:x"): "cuda",
     ("docker", "run", "--runtime=nvidia", "mine/sglang:x"): "cuda",
@@ -132,6 +135,7 @@ FILES = {
         (pod(container(resources={"limits": {"gpu.intel.com/i915": 1}})), True),
         (pod(container("lmsysorg/sglang:v0.5.22-rocm700-mi30x")), True),
         (pod(container(), runtimeClassName="nvidia"), True),
+        (pod(container(), initContainers=[{"resources": {"limits": {"amd.com/gpu": 1}}}]), True),
         (pod(container(), nodeSelector={"nvidia.com/gpu.present": "true"}), True),
         (pod(container(resources={"limits": {"huawei.com/Ascend910": 8}})), False),
         (pod(container(resources={"limits": {"nvidia.com/gpu": 0}})), False),
