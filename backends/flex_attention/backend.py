@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -143,20 +144,36 @@ def _power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-@contextmanager
-def _untraced() -> Iterator[None]:
-    """Let flex_attention run as it is.
+class _Untraced:
+    """Lets flex_attention run as it is.
 
     Left to itself it traces each new shape even where nothing is compiled, which takes some thirty
-    times as long as a small call. A torch that has no such switch traces, and is as right.
+    times as long as a small call. A torch that has no such switch traces, and is as right. The
+    switch is one for all threads: the first to come turns it, the last to go turns it back.
     """
-    switch = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
-    before = getattr(flex_module, switch, False)
-    setattr(flex_module, switch, True)
-    try:
-        yield
-    finally:
-        setattr(flex_module, switch, before)
+
+    _NAME = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = getattr(flex_module, self._NAME, False)
+                setattr(flex_module, self._NAME, True)
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                setattr(flex_module, self._NAME, self._before)
+
+
+_UNTRACED = _Untraced()
 
 
 @functools.cache
@@ -203,7 +220,7 @@ def _flex(compiled: bool) -> Callable[..., tuple[torch.Tensor, torch.Tensor | No
         return out, aux.lse
 
     def eager(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        with _untraced():
+        with _UNTRACED:
             return attend(*args, **kwargs)
 
     if not compiled:

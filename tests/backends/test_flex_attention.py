@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -107,6 +108,36 @@ def test_nothing_is_traced_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     before = getattr(flex.flex_module, switch)
     for traits in ({}, {"sinks": True, "logit_cap": True}):
         assert run(draw(replace(MHA, **traits), 5, longest=40)) < 1e-6
+    assert getattr(flex.flex_module, switch) is before
+
+
+def test_threads_that_overlap_leave_torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that begins later and ends later must neither trace in between nor keep the switch."""
+    switch = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    before = getattr(flex.flex_module, switch)
+    attend, both, first_is_over = flex.flex_attention, threading.Barrier(2), threading.Event()
+    seen: list[bool] = []
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        both.wait(60)
+        if threading.current_thread() is later:
+            first_is_over.wait(60)
+        seen.append(getattr(flex.flex_module, switch))
+        return attend(*arguments, **options)
+
+    def work(seed: int) -> None:
+        errors.append(run(draw(MHA, seed, longest=40)))
+
+    errors: list[float] = []
+    monkeypatch.setattr(flex, "flex_attention", held)
+    first, later = (threading.Thread(target=work, args=(seed,)) for seed in (5, 6))
+    first.start()
+    later.start()
+    first.join(60)
+    first_is_over.set()
+    later.join(60)
+    assert seen == [True, True]
+    assert len(errors) == 2 and max(errors) < 1e-6
     assert getattr(flex.flex_module, switch) is before
 
 
