@@ -172,18 +172,17 @@ def bad_task(name: str) -> Task:
 def test_a_process_that_leaves_a_child_is_not_waited_for(
     name: str, timeout: float, says: str
 ) -> None:
-    began = time.monotonic()
     settings = Settings(range(1), 1, timeout, environment=PLUGINS)
     worker = Worker(settings)
     try:
         ((_, outcome),) = worker.run(bad_task(name), [0], [])
         assert outcome.text.startswith(says)
-        assert time.monotonic() - began < 55
         worker._log.seek(0)
         child = int(worker._log.read().split()[-1])
+        # It is ended before the answer is told, or by then: on its own it would go on for long.
+        assert gone(child)
     finally:
         worker.finish()
-    assert gone(child)
 
 
 def test_while_it_is_stopped_no_time_passes(tmp_path: Path) -> None:
@@ -191,7 +190,7 @@ def test_while_it_is_stopped_no_time_passes(tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(
         "from test_verify_ending import *\n"
-        "worker = Worker(Settings(range(1), 1, 10, environment=PLUGINS))\n"
+        "worker = Worker(Settings(range(1), 1, 14, environment=PLUGINS))\n"
         "assert worker._start() is None\n"
         "print('ready', flush=True)\n"
         "((_, outcome),) = worker.run(bad_task('takes_its_time'), [0], [])\n"
