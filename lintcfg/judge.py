@@ -5,7 +5,7 @@ A `Judge` holds everything that launches share and is built once per release.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..matrix.loader import Release
@@ -130,17 +130,11 @@ class Judge:
         self.program = Program(release)
         self.platforms = Platforms(release["platforms"])
         self.statements = Statements(release, self.flags)
-        self._platform_states: dict[tuple[str, str | None], dict[str, Any]] = {}
+        self._platform_states: dict[tuple[str, str, str | None], dict[str, Any]] = {}
 
     def platform_state(self, gpu: str, cuda: str | None) -> dict[str, Any]:
         """`platform.*` values of a machine, with the named conditions that hang on it alone."""
-        key = (gpu, cuda)
-        found = self._platform_states.get(key)
-        if found is None:
-            found = self.platforms.values(gpu, cuda)
-            found.update(self.program.platform_definitions(found))
-            self._platform_states[key] = found
-        return found
+        return self._known_state(gpu, cuda, self.platforms.values)
 
     def _kind(self, launch: Launch) -> str | None:
         """The kind of machine that a launch without a GPU is for, where there are any of it."""
@@ -148,10 +142,15 @@ class Judge:
 
     def _kind_state(self, kind: str, cuda: str | None) -> dict[str, Any]:
         """What `platform_state` gives, as far as all machines of a kind have it in common."""
-        key = (f"any {kind}", cuda)
+        return self._known_state(kind, cuda, self.platforms.shared_values)
+
+    def _known_state(
+        self, name: str, cuda: str | None, values: Callable[[str, str | None], dict[str, Any]]
+    ) -> dict[str, Any]:
+        key = (values.__name__, name, cuda)
         found = self._platform_states.get(key)
         if found is None:
-            found = self.platforms.shared_values(kind, cuda)
+            found = values(name, cuda)
             found.update(self.program.platform_definitions(found))
             self._platform_states[key] = found
         return found

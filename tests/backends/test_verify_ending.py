@@ -185,22 +185,27 @@ def test_a_process_that_leaves_a_child_is_not_waited_for(
         worker.finish()
 
 
-def test_while_it_is_stopped_no_time_passes(tmp_path: Path) -> None:
-    """As by Ctrl-Z and fg: POSIX stops the process, and what it waits for is still on its way."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        "from test_verify_ending import *\n"
-        "worker = Worker(Settings(range(1), 1, 14, environment=PLUGINS))\n"
-        "assert worker._start() is None\n"
-        "print('ready', flush=True)\n"
-        "((_, outcome),) = worker.run(bad_task('takes_its_time'), [0], [])\n"
-        "print(outcome.kind, outcome.text)\n"
-        "worker.finish()\n"
-    )
-    with subprocess.Popen(
+def started(folder: Path, *lines: str) -> subprocess.Popen[str]:
+    """A process of its own that runs these lines with all that is in this file."""
+    script = folder / "run.py"
+    script.write_text("\n".join(["from test_verify_ending import *", *lines]))
+    return subprocess.Popen(
         [sys.executable, str(script)], env={**os.environ, **PLUGINS},
         stdout=subprocess.PIPE, text=True,
-    ) as ran:  # fmt: skip
+    )  # fmt: skip
+
+
+def test_while_it_is_stopped_no_time_passes(tmp_path: Path) -> None:
+    """As by Ctrl-Z and fg: POSIX stops the process, and what it waits for is still on its way."""
+    with started(
+        tmp_path,
+        "worker = Worker(Settings(range(1), 1, 14, environment=PLUGINS))",
+        "assert worker._start() is None",
+        "print('ready', flush=True)",
+        "((_, outcome),) = worker.run(bad_task('takes_its_time'), [0], [])",
+        "print(outcome.kind, outcome.text)",
+        "worker.finish()",
+    ) as ran:
         assert ran.stdout is not None
         assert ran.stdout.readline() == "ready\n"
         time.sleep(1)
@@ -212,21 +217,15 @@ def test_while_it_is_stopped_no_time_passes(tmp_path: Path) -> None:
 
 def test_nobody_goes_on_for_a_run_that_was_killed(tmp_path: Path) -> None:
     """SIGKILL can't be caught: who is left behind has to see it."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        "from test_verify_ending import *\n"
-        "worker = Worker(Settings(range(1), 1, 600, environment=PLUGINS))\n"
-        "import threading\n"
-        "task = bad_task('hangs_leaving_a_child')\n"
-        "threading.Thread(target=worker.run, args=(task, [0], [])).start()\n"
-        "while not (said := os.pread(worker._log.fileno(), 99, 0)): time.sleep(0.1)\n"
-        "print(worker._process.pid, int(said), flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, str(script)], env={**os.environ, **PLUGINS},
-        stdout=subprocess.PIPE, text=True,
-    ) as ran:  # fmt: skip
+    with started(
+        tmp_path,
+        "worker = Worker(Settings(range(1), 1, 600, environment=PLUGINS))",
+        "task = bad_task('hangs_leaving_a_child')",
+        "threading.Thread(target=worker.run, args=(task, [0], [])).start()",
+        "while not (said := os.pread(worker._log.fileno(), 99, 0)): time.sleep(0.1)",
+        "print(worker._process.pid, int(said), flush=True)",
+        "time.sleep(600)",
+    ) as ran:
         assert ran.stdout is not None
         left = [int(word) for word in ran.stdout.readline().split()]
         assert len(left) == 2
